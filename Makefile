@@ -1,0 +1,29 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types bench goals
+
+.venv/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+demo: .venv/.installed
+	$(BIN)/ploti-server demo
+
+test: lint types
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: .venv/.installed
+	$(BIN)/mypy
+
+bench: .venv/.installed
+	$(BIN)/python -m bench
+
+goals: .venv/.installed
+	$(BIN)/python -m pytest -n 2 -m goals tests

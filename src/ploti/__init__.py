@@ -1,0 +1,1 @@
+"""SDK of Ploti Data Feeds."""

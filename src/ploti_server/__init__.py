@@ -1,0 +1,1 @@
+"""Publisher and server of Ploti Data Feeds."""

@@ -1,0 +1,1 @@
+"""Adapters for the ports: store, files, engine, agents, plans."""

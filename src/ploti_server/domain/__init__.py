@@ -1,0 +1,1 @@
+"""Rules on small frozen values; no I/O, no clock, no randomness."""

@@ -1,0 +1,52 @@
+"""Checks: one scheduled look at a source, and where its work stands."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from ploti_server.domain.datasets import CheckOutcome
+
+
+class CheckStatus(StrEnum):
+    """`queued` waits for a worker, `building` is leased, `waiting` for the agent, the others have ended."""
+
+    QUEUED = "queued"
+    BUILDING = "building"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    REPLACED = "replaced"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One look at a source; its raw state lies under the state's checksum."""
+
+    id: int
+    dataset_id: str
+    status: CheckStatus
+    fetched_at: datetime
+    created_at: datetime
+    state_sha256: str | None = None
+    file_name: str | None = None
+    source_url: str | None = None
+    outcome: CheckOutcome | None = None
+    version: int | None = None
+    reason: str | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    finished_at: datetime | None = None
+    attempts: int = 0
+    due_at: datetime | None = None
+    lease_owner: str | None = None
+    lease_until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """When a dataset's source was last read whole, and when it is due (D7.8). `stale_for` is the due time that a
+    `feed.dataset.stale` was sent for."""
+
+    last_checked_at: datetime | None = None
+    next_check_by: datetime | None = None
+    stale_for: datetime | None = None

@@ -1,0 +1,100 @@
+"""Versions of a dataset, their states and the places of their files (D5)."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from ploti.contract.events import HoldReason, ResyncReason
+from ploti.contract.files import FileKind
+from ploti_server.domain.schema import KnownColumn, Schema, SchemaChange
+
+
+class VersionStatus(StrEnum):
+    """Where a version stands; only `released` shows to subscribers."""
+
+    BUILDING = "building"
+    WAITING = "waiting"
+    HELD = "held"
+    RELEASED = "released"
+    DISCARDED = "discarded"
+    SUPERSEDED = "superseded"
+    RELEASED_AGAIN = "released_again"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows of the changes by kind."""
+
+    added: int
+    changed: int
+    removed: int
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of a version; `path` is relative to the version's folder, like `snapshot/part-0000.parquet`."""
+
+    path: str
+    content_type: str
+    size_bytes: int
+    sha256: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version from the start of its build on.
+
+    `base` is the released version it was computed against, `previous_version` what subscribers see. `staff_files`
+    (ledger entries, rejects) are never linked. `resync_reason` is None for a version to apply as changes. `fingerprint`
+    tells whether two builds on one base would deliver the same (D5.1).
+    """
+
+    dataset_id: str
+    number: int
+    attempt: int
+    status: VersionStatus
+    check_id: int
+    base: int | None = None
+    previous_version: int | None = None
+    schema_version: str = "1.0"
+    schema: Schema = Schema(())
+    schema_change: SchemaChange | None = None
+    known_columns: tuple[KnownColumn, ...] = ()
+    row_count: int = 0
+    counts: Counts | None = None
+    resync_reason: ResyncReason | None = None
+    record_ids_changed: bool = False
+    id_epoch: int = 0
+    source_url: str | None = None
+    place_id: str | None = None
+    fetched_at: datetime | None = None
+    built_at: datetime | None = None
+    released_at: datetime | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    reasons: tuple[HoldReason, ...] = ()
+    fingerprint: str = ""
+    files: tuple[StoredFile, ...] = ()
+    staff_files: tuple[StoredFile, ...] = ()
+    note: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """Folder of the version's files in the file store (D5.3)."""
+        return version_folder(self.dataset_id, self.number, self.attempt)
+
+    def files_of(self, kind: FileKind) -> tuple[StoredFile, ...]:
+        """The subscriber's files of one kind, in order of part number."""
+        alone = {"schema": "schema.json", "manifest": "manifest.json"}.get(kind)
+        return tuple(f for f in self.files if f.path == alone or f.path.startswith(f"{kind}/"))
+
+
+def version_folder(dataset_id: str, number: int, attempt: int) -> str:
+    """Name the folder of one attempt at a version."""
+    return f"{dataset_id}/versions/{number}/{attempt}"
+
+
+def state_path(dataset_id: str, sha256: str) -> str:
+    """Name the stored raw state with this checksum."""
+    return f"{dataset_id}/states/{sha256}/raw"

@@ -1,0 +1,1 @@
+"""The imperative shell, one verb a file: gather, decide, write once."""

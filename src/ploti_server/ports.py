@@ -1,0 +1,360 @@
+"""What the publisher and server need from outside, as small Protocols; one suite runs over all adapters of each.
+
+`Records` is one open transaction of the store, in parts by subject. Nothing but records is read or written inside one:
+no file, network or agent work (stack rule for SQLite).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from ploti_server.domain.checks import Check, Refresh
+from ploti_server.domain.datasets import Dataset, Topic
+from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.domain.subscriptions import Subscription
+from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.domain.workspaces import ApiKey, Member, Workspace
+
+
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> datetime:
+        """Give the present moment, aware, in UTC, cut to milliseconds."""
+
+
+class CatalogRecords(Protocol):
+    """Topics and datasets as the operator applied them."""
+
+    def topics(self) -> tuple[Topic, ...]:
+        """List the topics in catalog order."""
+
+    def put_topics(self, topics: Sequence[Topic]) -> None:
+        """Replace all topics."""
+
+    def dataset(self, dataset_id: str) -> Dataset | None:
+        """Find a dataset, retired ones too."""
+
+    def datasets(self) -> tuple[Dataset, ...]:
+        """List all datasets by id, retired ones too."""
+
+    def put_dataset(self, dataset: Dataset) -> None:
+        """Insert a dataset or replace its definition."""
+
+    def lock(self, dataset_ids: Sequence[str]) -> None:
+        """Lock dataset rows, in id order, until the transaction ends (D7.2)."""
+
+    def refresh(self, dataset_id: str) -> Refresh:
+        """Tell when the source was last read and is due."""
+
+    def put_refresh(self, dataset_id: str, refresh: Refresh) -> None:
+        """Store when the source was last read and is due."""
+
+
+class CheckRecords(Protocol):
+    """Checks and the claiming of their work."""
+
+    def add(self, check: Check) -> Check:
+        """Insert a check; its id is given here."""
+
+    def get(self, check_id: int) -> Check | None:
+        """Find a check."""
+
+    def put(self, check: Check) -> None:
+        """Replace a check."""
+
+    def open_of(self, dataset_id: str) -> tuple[Check, ...]:
+        """List checks of a dataset that are queued, building or waiting, oldest first."""
+
+    def last_of(self, dataset_id: str) -> Check | None:
+        """Find the newest check of a dataset, by id."""
+
+    def claim(self, owner: str, now: datetime, until: datetime, check_id: int | None = None) -> Check | None:
+        """Lease the oldest due check (queued, or building or waiting with its lease run out), or the one named.
+
+        At most one check of a dataset is leased at a time, the oldest open one first. None where there is none.
+        """
+
+    def beat(self, check_id: int, owner: str, until: datetime) -> bool:
+        """Prolong a lease; False where it is no longer the owner's."""
+
+
+class VersionRecords(Protocol):
+    """Versions of datasets. `current` is the newest released one."""
+
+    def get(self, dataset_id: str, number: int) -> Version | None:
+        """Find a version in any status."""
+
+    def put(self, version: Version) -> None:
+        """Insert or replace a version."""
+
+    def drop(self, dataset_id: str, number: int) -> None:
+        """Remove a version that never became visible."""
+
+    def current(self, dataset_id: str) -> Version | None:
+        """Find the newest released version."""
+
+    def newest_number(self, dataset_id: str) -> int:
+        """Give the highest number so far, 0 where there is none."""
+
+    def released(
+        self,
+        dataset_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int = 1000,
+    ) -> tuple[Version, ...]:
+        """List released versions with after < number < before."""
+
+    def in_status(self, dataset_id: str | None, statuses: Sequence[VersionStatus]) -> tuple[Version, ...]:
+        """List versions of one dataset, or of all, in any of the statuses, by dataset and number."""
+
+
+class WorkspaceRecords(Protocol):
+    """Workspaces, members and keys."""
+
+    def get(self, workspace_id: str) -> Workspace | None:
+        """Find a workspace by id."""
+
+    def named(self, name: str) -> Workspace | None:
+        """Find a workspace by its unique name."""
+
+    def all(self) -> tuple[Workspace, ...]:
+        """List workspaces by name."""
+
+    def put(self, workspace: Workspace) -> None:
+        """Insert or replace a workspace."""
+
+    def remove(self, workspace_id: str) -> None:
+        """Delete a workspace with its members, keys, subscriptions and their events."""
+
+    def member(self, workspace_id: str, name: str) -> Member | None:
+        """Find a member, one that left too."""
+
+    def members(self, workspace_id: str) -> tuple[Member, ...]:
+        """List members by name."""
+
+    def put_member(self, member: Member) -> None:
+        """Insert or replace a member."""
+
+    def put_key(self, key: ApiKey) -> None:
+        """Insert or replace a key."""
+
+    def key_by_hash(self, key_hash: str) -> ApiKey | None:
+        """Find a key by the sha256 of its text, a revoked one too."""
+
+    def keys(self, workspace_id: str) -> tuple[ApiKey, ...]:
+        """List keys, oldest first."""
+
+
+class SubscriptionRecords(Protocol):
+    """Subscriptions and which datasets have joined them."""
+
+    def get(self, subscription_id: str) -> Subscription | None:
+        """Find a subscription."""
+
+    def of_workspace(self, workspace_id: str) -> tuple[Subscription, ...]:
+        """List a workspace's subscriptions, oldest first."""
+
+    def all(self) -> tuple[Subscription, ...]:
+        """List every subscription by id."""
+
+    def put(self, subscription: Subscription) -> None:
+        """Insert or replace a subscription."""
+
+    def remove(self, subscription_id: str) -> None:
+        """Delete a subscription with its membership and events."""
+
+    def try_lock(self, subscription_id: str) -> bool:
+        """Lock a subscription's counter until the transaction ends; False at once where another has it (`409 busy`)."""
+
+    def joined(self, subscription_id: str) -> tuple[str, ...]:
+        """List the dataset ids that the subscription holds, in id order."""
+
+    def join(self, subscription_id: str, dataset_id: str) -> None:
+        """Take a dataset in."""
+
+    def leave(self, subscription_id: str, dataset_id: str) -> None:
+        """Let a dataset go."""
+
+    def holding(self, dataset_id: str) -> tuple[Subscription, ...]:
+        """List the subscriptions that hold a dataset, in id order."""
+
+
+class EventRecords(Protocol):
+    """The gapless log of each subscription (D7.2)."""
+
+    def append(self, subscription_id: str, events: Sequence[NewEvent], now: datetime) -> tuple[LoggedEvent, ...]:
+        """Append events with the next numbers, from the subscription's counter row, locked here."""
+
+    def after(
+        self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None
+    ) -> tuple[LoggedEvent, ...]:
+        """List events with a higher number, in order."""
+
+    def newest(self, subscription_id: str) -> int:
+        """Give the number of the newest event ever, 0 where there was none."""
+
+    def oldest(self, subscription_id: str) -> int | None:
+        """Give the number of the oldest event kept, None where none is."""
+
+
+class SecretRecords(Protocol):
+    """Secrets shared by all processes on one store."""
+
+    def get_or_put(self, name: str, fresh: str) -> str:
+        """Give the stored secret, storing `fresh` where there is none."""
+
+
+class Records(Protocol):
+    """One open transaction."""
+
+    @property
+    def catalog(self) -> CatalogRecords: ...
+    @property
+    def checks(self) -> CheckRecords: ...
+    @property
+    def versions(self) -> VersionRecords: ...
+    @property
+    def workspaces(self) -> WorkspaceRecords: ...
+    @property
+    def subscriptions(self) -> SubscriptionRecords: ...
+    @property
+    def events(self) -> EventRecords: ...
+    @property
+    def secrets(self) -> SecretRecords: ...
+
+
+class Store(Protocol):
+    """Metadata, the event log and work, in one transactional database."""
+
+    def read(self) -> AbstractContextManager[Records]:
+        """Open one consistent view; writing in it is an error."""
+
+    def write(self) -> AbstractContextManager[Records]:
+        """Open a transaction: committed at the end of the block, rolled back by an exception."""
+
+
+@dataclass(frozen=True)
+class FileStat:
+    """A stored file's size."""
+
+    size_bytes: int
+
+
+class Files(Protocol):
+    """Immutable files by path; a path's bytes never change once written (D5.3)."""
+
+    def put(self, path: str, local: Path) -> None:
+        """Take over a finished local file: it is visible whole and durable, or not at all.
+
+        Writing a path again with the same bytes is allowed, with other bytes an error (`FileExistsError`).
+        """
+
+    def put_bytes(self, path: str, content: bytes) -> None:
+        """Store bytes in the same way."""
+
+    def stat(self, path: str) -> FileStat | None:
+        """Tell a file's size; None where there is no such file."""
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Give a file's bytes in blocks; `FileNotFoundError` where there is none."""
+
+    def local(self, path: str) -> Path:
+        """Give a local file with the bytes, for engines and readers; `FileNotFoundError` where there is none."""
+
+    def paths(self, prefix: str) -> Iterator[str]:
+        """List the stored paths that begin with a prefix, in order."""
+
+    def remove(self, path: str) -> None:
+        """Delete a file; nothing happens where there is none."""
+
+    def presigned(self, path: str, filename: str, content_type: str, seconds: int) -> str | None:
+        """Give a link signed by the storage itself; None where the server has to sign one."""
+
+
+class Tables(Protocol):
+    """One piece of work of an engine: named tables in a private space that ends with it."""
+
+    def add_files(self, name: str, files: Sequence[Path]) -> None:
+        """Name Parquet files as a table."""
+
+    def map_batches(self, name: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
+        """Store what a generator of batches gives as a table, on disk where it is large."""
+
+    def keep(self, name: str, sql: str) -> None:
+        """Store the answer of a row query as a table."""
+
+    def query(self, sql: str, rows_per_batch: int = 20_000) -> Iterator[pa.RecordBatch]:
+        """Stream the answer of a row query; it never stands in memory whole."""
+
+    def one(self, sql: str) -> Mapping[str, Any]:
+        """Give the only row of an answer."""
+
+
+class Engine(Protocol):
+    """Runs whole-table work out of core, within its memory setting."""
+
+    def work(self, folder: Path) -> AbstractContextManager[Tables]:
+        """Open a space for one piece of work, spilling into the folder."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A candidate: an old and a new record that may be one; values by delivered column name."""
+
+    pair_id: str
+    old: Mapping[str, Any]
+    new: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An agent's answer about a pair; `confidence` is 0 to 1."""
+
+    pair_id: str
+    same: bool
+    confidence: float
+    explanation: str | None = None
+
+
+class MatchingAgent(Protocol):
+    """Judges whether two records are the same (D4.8)."""
+
+    def judge(self, dataset: Dataset, pairs: Sequence[Pair]) -> tuple[Judgement, ...] | None:
+        """Answer about the pairs, in any order and possibly fewer; None where the answer comes later."""
+
+
+class PlanUnavailable(Exception):
+    """The plan cannot be read now."""
+
+
+class Plans(Protocol):
+    """Tells what a workspace's plan opens."""
+
+    def topics(self, workspace: Workspace) -> tuple[str, ...] | None:
+        """Give the topics that the plan opens, None for all; raises `PlanUnavailable`."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Everything that the pipeline and the API reach out through.
+
+    `reach` is called with the name of each step that a crash must survive; tests stop the process there.
+    """
+
+    store: Store
+    files: Files
+    engine: Engine
+    agent: MatchingAgent
+    plans: Plans
+    clock: Clock
+    home: Path
+    reach: Callable[[str], None] = lambda _: None

@@ -1,0 +1,1 @@
+"""Whole tables: Arrow batch functions and builders of relational queries, run by an engine."""

@@ -1,0 +1,1 @@
+"""Connectors that read a source's state, listed in SOURCES."""
