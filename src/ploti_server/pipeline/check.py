@@ -1,0 +1,103 @@
+"""Takes a source's state in: the raw bytes into the file store, then a row of work that points at them (D5.3, D4.9)."""
+
+import hashlib
+import tempfile
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ploti_server.domain.checks import Check, CheckStatus
+from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.versions import state_path
+from ploti_server.ports import Ports, Records
+
+BLOCK: Final = 1 << 20
+
+
+class CheckRefused(Exception):
+    """A check that cannot be taken; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class GivenState:
+    """A state handed over as a file; `fetched_at` is when it was read from its source."""
+
+    file: Path
+    fetched_at: datetime | None = None
+
+
+def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
+    """Store a state's bytes and queue the check; a newer state takes the place of one that no build has begun.
+
+    Raises `CheckRefused` for an unknown dataset, an unreadable file, or a time before the last check's (D13.4).
+    """
+    with ports.store.read() as records:
+        dataset = _known(records, dataset_id)
+        _refuse_earlier(records, dataset_id, state.fetched_at)
+    sha256 = _store_raw(ports, dataset_id, state.file)
+    ports.reach("check.state_stored")
+    now = ports.clock.now()
+    with ports.store.write() as records:
+        _refuse_earlier(records, dataset_id, state.fetched_at)
+        for waiting in records.checks.open_of(dataset_id):
+            if waiting.status is CheckStatus.QUEUED:
+                records.checks.put(replace(waiting, status=CheckStatus.REPLACED, finished_at=now))
+        check = records.checks.add(
+            Check(
+                id=0,
+                dataset_id=dataset_id,
+                status=CheckStatus.QUEUED,
+                fetched_at=state.fetched_at or now,
+                created_at=now,
+                state_sha256=sha256,
+                file_name=state.file.name,
+                source_url=public_source(dataset),
+            )
+        )
+        ports.reach("check.before_commit")
+    ports.reach("check.queued")
+    return check
+
+
+def public_source(dataset: Dataset) -> str | None:
+    """Give the source's address where it is http(s); a local path is never shown (D10.5)."""
+    url = dataset.source.url
+    return url if url.startswith(("http://", "https://")) else None
+
+
+def _known(records: Records, dataset_id: str) -> Dataset:
+    dataset = records.catalog.dataset(dataset_id)
+    if dataset is None:
+        raise CheckRefused(f"there is no dataset {dataset_id}: apply a catalog that has it, or see `datasets list`")
+    if dataset.retired:
+        raise CheckRefused(f"{dataset_id} is retired and no longer checked: take `retired` out of its catalog entry")
+    return dataset
+
+
+def _refuse_earlier(records: Records, dataset_id: str, fetched_at: datetime | None) -> None:
+    last = records.catalog.refresh(dataset_id).last_checked_at
+    if fetched_at is not None and last is not None and fetched_at < last:
+        raise CheckRefused(
+            f"{dataset_id} was last read at {last.astimezone(UTC).isoformat()}: a state read before that is refused"
+        )
+
+
+def _store_raw(ports: Ports, dataset_id: str, file: Path) -> str:
+    """Copy a file under its checksum and give that."""
+    folder = ports.home / "work"
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        copy = Path(scratch) / "raw"
+        try:
+            with file.open("rb") as source, copy.open("wb") as target:
+                while block := source.read(BLOCK):
+                    digest.update(block)
+                    target.write(block)
+        except OSError as error:
+            raise CheckRefused(f"cannot read the state {file}: {error.strerror or error}") from error
+        path = state_path(dataset_id, digest.hexdigest())
+        if ports.files.stat(path) is None:
+            ports.files.put(path, copy)
+    return digest.hexdigest()

@@ -1,0 +1,72 @@
+"""Finds the states of a source's past: dated files of a folder, or one file's commits in a git repository (D13.5)."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from ploti_server.pipeline.check import CheckRefused, GivenState
+
+FIRST_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_DATE = re.compile(r"(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)")
+
+
+def history_states(where: str, last_checked_at: datetime | None, scratch: Path) -> Iterator[GivenState]:
+    """Give the states of FOLDER or REPO:PATH, oldest first, each with the time it was read.
+
+    A state's time is the date in its name, else a day after the state before it, else 2000-01-01. Files of a git
+    history are written into `scratch`. Raises `CheckRefused` where there is nothing to read.
+    """
+    folder = Path(where)
+    if folder.is_dir():
+        yield from _dated(_numbered_files(folder), last_checked_at)
+        return
+    repository, colon, path = where.rpartition(":")
+    if not colon or not Path(repository).is_dir():
+        raise CheckRefused(f"{where} is neither a folder of states nor REPO:PATH of a file in a git repository")
+    yield from _commits(Path(repository), path, scratch)
+
+
+def _numbered_files(folder: Path) -> list[Path]:
+    files = sorted(file for file in folder.iterdir() if file.name[0].isdigit() and file.is_file())
+    if not files:
+        raise CheckRefused(f"{folder} has no files whose names begin with digits, like 001-2024-05-31.csv")
+    return files
+
+
+def _dated(files: list[Path], last: datetime | None) -> Iterator[GivenState]:
+    for file in files:
+        found = _DATE.search(file.name)
+        if found:
+            try:
+                last = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+            except ValueError as error:
+                raise CheckRefused(f"{file.name} names no day of the calendar: rename it") from error
+        else:
+            last = FIRST_DAY if last is None else last + timedelta(days=1)
+        yield GivenState(file, last)
+
+
+def _commits(repository: Path, path: str, scratch: Path) -> Iterator[GivenState]:
+    listed = _git(repository, "log", "--reverse", "--format=%H %cI", "--", path).decode().split("\n")
+    commits = [line.split(" ") for line in listed if line]
+    if not commits:
+        raise CheckRefused(f"{path} has no commits in {repository}")
+    suffix = "".join(Path(path).suffixes)
+    for number, (commit, moment) in enumerate(commits, 1):
+        try:
+            content = _git(repository, "show", f"{commit}:{path}")
+        except CheckRefused:
+            continue  # the commit that deleted the file: it holds no state
+        file = scratch / f"{number:06d}-{commit[:12]}{suffix}"
+        file.write_bytes(content)
+        yield GivenState(file, datetime.fromisoformat(moment).astimezone(UTC))
+
+
+def _git(repository: Path, *arguments: str) -> bytes:
+    done = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, check=False)
+    if done.returncode:
+        raise CheckRefused(f"git could not read {repository}: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout

@@ -1,0 +1,149 @@
+"""Ends a check and releases versions: one transaction each, with the events that report it (D7.1, D7.2)."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from ploti_server.domain import events
+from ploti_server.domain.checks import Check, CheckStatus, Refresh
+from ploti_server.domain.datasets import CheckOutcome
+from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.ports import Ports, Records
+
+
+class LeaseLost(Exception):
+    """Another worker took the check over: nothing of this attempt is written down."""
+
+
+class ReleaseRefused(Exception):
+    """A hold that cannot be ended as asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a build ended, before it is written down."""
+
+    version: Version
+    outcome: CheckOutcome
+    reason: str | None
+    facts: dict[str, Any] = field(default_factory=dict)
+    due_at: datetime | None = None
+
+
+def end_check(ports: Ports, check: Check, ended: Ended) -> Check | None:
+    """Write down how a build ended; None where the released version moved and it has to be built again (D5.2)."""
+    now = ports.clock.now()
+    with ports.store.write() as records:
+        records.catalog.lock([check.dataset_id])
+        stored = records.checks.get(check.id)
+        if stored is None or stored.lease_owner != check.lease_owner:
+            raise LeaseLost(f"check {check.id} of {check.dataset_id} went on elsewhere: see its outcome there")
+        current = records.versions.current(check.dataset_id)
+        if (current and current.number) != ended.version.base:
+            return None
+        finished = _put_outcome(records, check, ended, current, now)
+        if ended.outcome != "failed":
+            _move_refresh(records, check, now)
+        ports.reach("release.before_commit")
+    ports.reach("release.committed")
+    return finished
+
+
+def _put_outcome(records: Records, check: Check, ended: Ended, current: Version | None, now: datetime) -> Check:
+    version = ended.version
+    number: int | None = version.number
+    match ended.outcome:
+        case "released":
+            _supersede_held(records, check.dataset_id, version.number)
+            _release(records, version, now)
+        case "held":
+            _supersede_held(records, check.dataset_id, version.number)
+            _hold(records, version, current, now)
+        case "waiting":
+            records.versions.put(replace(version, status=VersionStatus.WAITING))
+        case "unchanged" | "failed":
+            records.versions.drop(check.dataset_id, version.number)
+            number = current and current.number
+            if ended.outcome == "unchanged" and "open" not in ended.facts:
+                _supersede_held(records, check.dataset_id, None)
+    finished = replace(
+        check,
+        status=_ended_status(ended.outcome),
+        outcome=ended.outcome,
+        version=number,
+        reason=ended.reason or (version.reasons[0] if ended.outcome == "held" else None),
+        facts=ended.facts,
+        finished_at=None if ended.outcome == "waiting" else now,
+        due_at=ended.due_at,
+        lease_owner=None,
+        lease_until=None,
+    )
+    records.checks.put(finished)
+    return finished
+
+
+def _ended_status(outcome: CheckOutcome) -> CheckStatus:
+    return {"waiting": CheckStatus.WAITING, "failed": CheckStatus.FAILED}.get(outcome, CheckStatus.DONE)
+
+
+def _supersede_held(records: Records, dataset_id: str, by: int | None) -> None:
+    """End an open hold: a newer version takes its place, or the source equals the released version again (D5.1)."""
+    note = f"replaced by version {by}" if by else "the source equals the released version again"
+    for held in records.versions.in_status(dataset_id, (VersionStatus.HELD,)):
+        records.versions.put(replace(held, status=VersionStatus.SUPERSEDED, note=note))
+
+
+def _release(records: Records, version: Version, now: datetime) -> Version:
+    released = replace(version, status=VersionStatus.RELEASED, released_at=now)
+    records.versions.put(released)
+    for subscription in records.subscriptions.holding(version.dataset_id):
+        records.events.append(subscription.id, events.released(released), now)
+    return released
+
+
+def _hold(records: Records, version: Version, current: Version | None, now: datetime) -> None:
+    held = replace(version, status=VersionStatus.HELD)
+    records.versions.put(held)
+    for subscription in records.subscriptions.holding(version.dataset_id):
+        records.events.append(subscription.id, [events.delayed(held, current)], now)
+
+
+def _move_refresh(records: Records, check: Check, now: datetime) -> None:
+    """Count the next due time from the clock, also after a state of long ago (D13.4)."""
+    dataset = records.catalog.dataset(check.dataset_id)
+    if dataset is not None:
+        records.catalog.put_refresh(check.dataset_id, Refresh(check.fetched_at, now + dataset.check_every))
+
+
+def release_held(ports: Ports, dataset_id: str, note: str | None = None) -> Version:
+    """Release a dataset's held version: it becomes current and its events go out (D6.3)."""
+    now = ports.clock.now()
+    with ports.store.write() as records:
+        records.catalog.lock([dataset_id])
+        held = _held(records, dataset_id)
+        current = records.versions.current(dataset_id)
+        if (current and current.number) != held.base:
+            raise ReleaseRefused(
+                f"version {held.number} of {dataset_id} was built on version {held.base}, which is no longer current: "
+                f"check the source again"
+            )
+        released = _release(records, replace(held, note=note), now)
+        ports.reach("release.before_commit")
+    ports.reach("release.committed")
+    return released
+
+
+def discard_held(ports: Ports, dataset_id: str, note: str | None = None) -> Version:
+    """Discard a dataset's held version; the next one follows from the one that is current (D6.3)."""
+    with ports.store.write() as records:
+        records.catalog.lock([dataset_id])
+        discarded = replace(_held(records, dataset_id), status=VersionStatus.DISCARDED, note=note)
+        records.versions.put(discarded)
+    return discarded
+
+
+def _held(records: Records, dataset_id: str) -> Version:
+    held = records.versions.in_status(dataset_id, (VersionStatus.HELD,))
+    if not held:
+        raise ReleaseRefused(f"no version of {dataset_id} is held: see `ploti-server holds list`")
+    return held[-1]

@@ -1,0 +1,86 @@
+"""Picks the next due check by stored status and builds it, under a lease (architecture: waiting is a status)."""
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
+
+from ploti_server.domain.checks import Check
+from ploti_server.pipeline.build import build
+from ploti_server.ports import Ports
+
+LEASE: Final = timedelta(seconds=30)
+BEAT_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 1.0
+
+
+def new_owner() -> str:
+    """Name a worker: host, process and a random part."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def work_one(ports: Ports, owner: str, check_id: int | None = None) -> Check | None:
+    """Build the oldest due check, or the one named; None where there is none to do."""
+    _free_dead_leases(ports)
+    now = ports.clock.now()
+    with ports.store.write() as records:
+        check = records.checks.claim(owner, now, now + LEASE, check_id)
+    if check is None:
+        return None
+    with _beating(ports, check, owner):
+        return build(ports, check)
+
+
+def run(ports: Ports, stop: threading.Event) -> None:
+    """Work until told to stop."""
+    owner = new_owner()
+    while not stop.is_set():
+        if work_one(ports, owner) is None:
+            stop.wait(IDLE_SECONDS)
+
+
+@contextmanager
+def _beating(ports: Ports, check: Check, owner: str) -> Iterator[None]:
+    """Prolong the lease while the work goes on."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(BEAT_SECONDS):
+            with ports.store.write() as records:
+                records.checks.beat(check.id, owner, ports.clock.now() + LEASE)
+
+    thread = threading.Thread(target=beat, name=f"lease of check {check.id}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _free_dead_leases(ports: Ports) -> None:
+    """Let go of leases of processes of this machine that are gone, so that a crash costs no waiting."""
+    with ports.store.read() as records:
+        stuck = [check for check in records.checks.leased() if _owner_is_dead(check.lease_owner)]
+    if stuck:
+        with ports.store.write() as records:
+            for check in stuck:
+                records.checks.beat(check.id, check.lease_owner or "", ports.clock.now() - LEASE)
+
+
+def _owner_is_dead(owner: str | None) -> bool:
+    host, _, rest = (owner or "").partition(":")
+    process = rest.partition(":")[0]
+    if host != socket.gethostname() or not process.isdigit():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

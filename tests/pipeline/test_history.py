@@ -1,0 +1,92 @@
+"""States of a source's past (D13.5)."""
+
+import os
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+
+from ploti_server.pipeline.check import CheckRefused
+from ploti_server.pipeline.history import history_states
+
+
+def day(text):
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def given(folder, last=None):
+    return [(state.file.name, state.fetched_at) for state in history_states(str(folder), last, folder)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def fill(*names):
+        for name in names:
+            (tmp_path / name).write_text(name)
+        return tmp_path
+
+    return fill
+
+
+def test_a_folder_gives_the_files_whose_names_begin_with_digits_in_name_order(folder):
+    assert [name for name, _ in given(folder("010-b.csv", "002-a.csv", "README.md", "states.json"))] == [
+        "002-a.csv",
+        "010-b.csv",
+    ]
+
+
+def test_a_state_is_read_at_the_date_in_its_name(folder):
+    assert given(folder("001-2024-05-31.csv")) == [("001-2024-05-31.csv", day("2024-05-31"))]
+
+
+def test_without_a_date_a_state_is_read_a_day_after_the_last_check(folder):
+    assert given(folder("001-v1.csv", "002-v2.csv"), day("2024-01-01")) == [
+        ("001-v1.csv", day("2024-01-02")),
+        ("002-v2.csv", day("2024-01-03")),
+    ]
+
+
+def test_without_a_date_and_a_check_states_begin_in_2000(folder):
+    assert given(folder("001-v1.1.31.json", "002-v1.csv")) == [
+        ("001-v1.1.31.json", day("2000-01-01")),
+        ("002-v1.csv", day("2000-01-02")),
+    ]
+
+
+@pytest.mark.parametrize("name", ["README.md", "001-2024-13-45.csv"])
+def test_a_folder_without_a_usable_state_is_refused(folder, name):
+    with pytest.raises(CheckRefused):
+        given(folder(name))
+
+
+def test_a_place_that_is_no_folder_and_no_repository_is_refused(tmp_path):
+    with pytest.raises(CheckRefused, match="neither a folder"):
+        list(history_states(str(tmp_path / "nothing"), None, tmp_path))
+
+
+def test_a_git_history_gives_each_commit_of_the_file_at_its_commit_time(tmp_path):
+    repository, scratch = tmp_path / "repo", tmp_path / "scratch"
+    repository.mkdir()
+    scratch.mkdir()
+
+    def git(*arguments, when="2024-01-01T00:00:00+00:00"):
+        who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.c", "GIT_COMMITTER_NAME": "a"}
+        dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when, "GIT_COMMITTER_EMAIL": "a@b.c"}
+        subprocess.run(
+            ["git", "-C", repository, *arguments], check=True, capture_output=True, env=os.environ | who | dates
+        )
+
+    git("init")
+    for number, content in enumerate(["a\n1\n", "a\n2\n", None, "a\n3\n"], 1):
+        file = repository / "data.csv"
+        if content is None:
+            file.unlink()
+        else:
+            file.write_text(content)
+        git("add", "-A")
+        git("commit", "-m", "state", when=f"2024-01-0{number}T12:00:00+02:00")
+    states = list(history_states(f"{repository}:data.csv", None, scratch))
+    assert [state.file.read_text() for state in states] == ["a\n1\n", "a\n2\n", "a\n3\n"]
+    assert [state.fetched_at for state in states] == [datetime(2024, 1, day_, 10, tzinfo=UTC) for day_ in (1, 2, 4)]
+    with pytest.raises(CheckRefused, match="no commits"):
+        list(history_states(f"{repository}:other.csv", None, scratch))
