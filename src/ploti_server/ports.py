@@ -117,6 +117,10 @@ class VersionRecords(Protocol):
         """List versions of one dataset, or of all, in any of the statuses, by dataset and number."""
 
 
+class NameTaken(Exception):
+    """A workspace of that name exists already."""
+
+
 class WorkspaceRecords(Protocol):
     """Workspaces, members and keys."""
 
@@ -130,7 +134,7 @@ class WorkspaceRecords(Protocol):
         """List workspaces by name."""
 
     def put(self, workspace: Workspace) -> None:
-        """Insert or replace a workspace."""
+        """Insert or replace a workspace; raises `NameTaken` where another has the name."""
 
     def remove(self, workspace_id: str) -> None:
         """Delete a workspace with its members, keys, subscriptions and their events."""

@@ -1,0 +1,183 @@
+"""Workspaces, subscriptions, the event log and secrets in the database."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from ploti_server.adapters import store_tables as tables
+from ploti_server.adapters.store_transaction import Transaction
+from ploti_server.adapters.store_values import API_KEY, MEMBER, SUBSCRIPTION, WORKSPACE, encode, logged_event
+from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.domain.subscriptions import Subscription
+from ploti_server.domain.workspaces import ApiKey, Member, Workspace
+from ploti_server.ports import NameTaken
+
+
+class SqlWorkspaces:
+    """`WorkspaceRecords` in the database."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._in = transaction
+
+    def get(self, workspace_id: str) -> Workspace | None:
+        return self._one(select(tables.workspaces).where(tables.workspaces.c.id == workspace_id))
+
+    def named(self, name: str) -> Workspace | None:
+        return self._one(select(tables.workspaces).where(tables.workspaces.c.name == name))
+
+    def all(self) -> tuple[Workspace, ...]:
+        rows = self._in.rows(select(tables.workspaces).order_by(tables.workspaces.c.name))
+        return tuple(WORKSPACE.value(row) for row in rows)
+
+    def put(self, workspace: Workspace) -> None:
+        row = WORKSPACE.row(workspace)
+        try:
+            self._in.put(tables.workspaces, row)
+        except IntegrityError as error:
+            raise NameTaken(workspace.name) from error
+
+    def remove(self, workspace_id: str) -> None:
+        self._in.change(tables.workspaces.delete().where(tables.workspaces.c.id == workspace_id))
+
+    def member(self, workspace_id: str, name: str) -> Member | None:
+        c = tables.members.c
+        row = self._in.row(select(tables.members).where(c.workspace_id == workspace_id, c.name == name))
+        return None if row is None else MEMBER.value(row)
+
+    def members(self, workspace_id: str) -> tuple[Member, ...]:
+        c = tables.members.c
+        rows = self._in.rows(select(tables.members).where(c.workspace_id == workspace_id).order_by(c.name))
+        return tuple(MEMBER.value(row) for row in rows)
+
+    def put_member(self, member: Member) -> None:
+        self._in.put(tables.members, MEMBER.row(member))
+
+    def put_key(self, key: ApiKey) -> None:
+        self._in.put(tables.api_keys, API_KEY.row(key))
+
+    def key_by_hash(self, key_hash: str) -> ApiKey | None:
+        row = self._in.row(select(tables.api_keys).where(tables.api_keys.c.key_hash == key_hash))
+        return None if row is None else API_KEY.value(row)
+
+    def keys(self, workspace_id: str) -> tuple[ApiKey, ...]:
+        c = tables.api_keys.c
+        query = select(tables.api_keys).where(c.workspace_id == workspace_id)
+        return tuple(API_KEY.value(row) for row in self._in.rows(query.order_by(c.created_at, c.id)))
+
+    def _one(self, query: Select[Any]) -> Workspace | None:
+        row = self._in.row(query)
+        return None if row is None else WORKSPACE.value(row)
+
+
+class SqlSubscriptions:
+    """`SubscriptionRecords` in the database."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._in = transaction
+
+    def get(self, subscription_id: str) -> Subscription | None:
+        row = self._in.row(select(tables.subscriptions).where(tables.subscriptions.c.id == subscription_id))
+        return None if row is None else SUBSCRIPTION.value(row)
+
+    def of_workspace(self, workspace_id: str) -> tuple[Subscription, ...]:
+        c = tables.subscriptions.c
+        query = select(tables.subscriptions).where(c.workspace_id == workspace_id)
+        return self._many(query.order_by(c.created_at, c.id))
+
+    def all(self) -> tuple[Subscription, ...]:
+        return self._many(select(tables.subscriptions).order_by(tables.subscriptions.c.id))
+
+    def put(self, subscription: Subscription) -> None:
+        self._in.put(tables.subscriptions, SUBSCRIPTION.row(subscription))
+        self._in.insert_new(tables.counters, {"subscription_id": subscription.id, "newest": 0})
+
+    def remove(self, subscription_id: str) -> None:
+        self._in.change(tables.subscriptions.delete().where(tables.subscriptions.c.id == subscription_id))
+
+    def try_lock(self, subscription_id: str) -> bool:
+        ids = tables.counters.c.subscription_id
+        return bool(self._in.locked(select(ids).where(ids == subscription_id), skip=True))
+
+    def joined(self, subscription_id: str) -> tuple[str, ...]:
+        c = tables.joined.c
+        query = select(c.dataset_id).where(c.subscription_id == subscription_id).order_by(c.dataset_id)
+        return tuple(row.dataset_id for row in self._in.rows(query))
+
+    def join(self, subscription_id: str, dataset_id: str) -> None:
+        self._in.insert_new(tables.joined, {"subscription_id": subscription_id, "dataset_id": dataset_id})
+
+    def leave(self, subscription_id: str, dataset_id: str) -> None:
+        c = tables.joined.c
+        self._in.change(tables.joined.delete().where(c.subscription_id == subscription_id, c.dataset_id == dataset_id))
+
+    def holding(self, dataset_id: str) -> tuple[Subscription, ...]:
+        c = tables.joined.c
+        query = select(tables.subscriptions).join(tables.joined, c.subscription_id == tables.subscriptions.c.id)
+        return self._many(query.where(c.dataset_id == dataset_id).order_by(tables.subscriptions.c.id))
+
+    def _many(self, query: Select[Any]) -> tuple[Subscription, ...]:
+        return tuple(SUBSCRIPTION.value(row) for row in self._in.rows(query))
+
+
+class SqlEvents:
+    """`EventRecords` in the database: numbers come from the counter row, never from a sequence (D7.2)."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._in = transaction
+
+    def append(self, subscription_id: str, events: Sequence[NewEvent], now: datetime) -> tuple[LoggedEvent, ...]:
+        if not events:
+            return ()
+        first = self._take_numbers(subscription_id, len(events))
+        logged = tuple(
+            LoggedEvent(subscription_id, first + offset, event.type, event.dataset_id, now, event.data)
+            for offset, event in enumerate(events)
+        )
+        self._in.insert(tables.events, [vars(event) | {"data": encode(event.data)} for event in logged])
+        return logged
+
+    def _take_numbers(self, subscription_id: str, count: int) -> int:
+        c = tables.counters.c
+        row = self._in.changed(
+            update(tables.counters)
+            .where(c.subscription_id == subscription_id)
+            .values(newest=c.newest + count)
+            .returning(c.newest)
+        )
+        if row is None:
+            raise LookupError(f"there is no subscription {subscription_id}")
+        return int(row.newest) - count + 1
+
+    def after(
+        self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None
+    ) -> tuple[LoggedEvent, ...]:
+        c = tables.events.c
+        query = select(tables.events).where(c.subscription_id == subscription_id, c.number > number)
+        if types is not None:
+            query = query.where(c.type.in_(list(types)))
+        return tuple(logged_event(row) for row in self._in.rows(query.order_by(c.number).limit(limit)))
+
+    def newest(self, subscription_id: str) -> int:
+        c = tables.counters.c
+        return self._in.number(select(c.newest).where(c.subscription_id == subscription_id)) or 0
+
+    def oldest(self, subscription_id: str) -> int | None:
+        c = tables.events.c
+        return self._in.number(select(func.min(c.number)).where(c.subscription_id == subscription_id))
+
+
+class SqlSecrets:
+    """`SecretRecords` in the database."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._in = transaction
+
+    def get_or_put(self, name: str, fresh: str) -> str:
+        self._in.insert_new(tables.secrets, {"name": name, "value": fresh})
+        row = self._in.row(select(tables.secrets.c.value).where(tables.secrets.c.name == name))
+        if row is None:
+            raise RuntimeError(f"the secret {name} was not stored")
+        return str(row.value)

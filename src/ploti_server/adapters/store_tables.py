@@ -1,0 +1,174 @@
+"""Tables of the metadata store. Columns are what queries filter or sort by; `rest` is the remainder of a frozen value
+as JSON (see `store_values`). Moments are whole microseconds since 1970 UTC. Text sorts by code point on every database.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeDecorator
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Moment(TypeDecorator[datetime]):
+    """A moment in UTC as microseconds since 1970: exact, and ordered like the time."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:  # noqa: ARG002
+        """Turn an aware moment into a number; raises `ValueError` for one without a zone."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value.isoformat()} has no time zone")
+        return (value - _EPOCH) // _MICROSECOND
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Turn a stored number into an aware moment."""
+        return None if value is None else _EPOCH + timedelta(microseconds=value)
+
+
+NAME = String().with_variant(String(collation="C"), "postgresql")
+ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _of(table: str, cascade: bool = False) -> ForeignKey:
+    return ForeignKey(f"{table}.id", ondelete="CASCADE" if cascade else None)
+
+
+def _rest() -> Column[str]:
+    return Column("rest", Text, nullable=False)
+
+
+topics = Table(
+    "topics",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+)
+datasets = Table("datasets", metadata, Column("id", NAME, primary_key=True), _rest())
+refreshes = Table(
+    "refreshes",
+    metadata,
+    Column("dataset_id", NAME, _of("datasets"), primary_key=True),
+    Column("last_checked_at", Moment),
+    Column("next_check_by", Moment),
+    Column("stale_for", Moment),
+)
+checks = Table(
+    "checks",
+    metadata,
+    Column("id", ROW_ID, primary_key=True, autoincrement=True),
+    Column("dataset_id", NAME, _of("datasets"), nullable=False),
+    Column("status", NAME, nullable=False),
+    Column("fetched_at", Moment, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("due_at", Moment),
+    Column("lease_owner", NAME),
+    Column("lease_until", Moment),
+    _rest(),
+    Index(None, "dataset_id", "id"),
+    Index(None, "status", "id"),
+    sqlite_autoincrement=True,
+)
+versions = Table(
+    "versions",
+    metadata,
+    Column("dataset_id", NAME, _of("datasets"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("status", NAME, nullable=False),
+    _rest(),
+    Index(None, "dataset_id", "status", "number"),
+    Index(None, "status", "dataset_id", "number"),
+)
+workspaces = Table(
+    "workspaces",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    _rest(),
+    UniqueConstraint("name"),
+)
+members = Table(
+    "members",
+    metadata,
+    Column("workspace_id", NAME, _of("workspaces", cascade=True), primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("role", NAME, nullable=False),
+    Column("left_at", Moment),
+)
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("workspace_id", NAME, _of("workspaces", cascade=True), nullable=False),
+    Column("key_hash", NAME, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    _rest(),
+    UniqueConstraint("key_hash"),
+    Index(None, "workspace_id", "created_at"),
+)
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("workspace_id", NAME, _of("workspaces", cascade=True), nullable=False),
+    Column("created_at", Moment, nullable=False),
+    _rest(),
+    Index(None, "workspace_id", "created_at"),
+)
+counters = Table(
+    "counters",
+    metadata,
+    Column("subscription_id", NAME, _of("subscriptions", cascade=True), primary_key=True),
+    Column("newest", BigInteger, nullable=False),
+)
+joined = Table(
+    "joined",
+    metadata,
+    Column("subscription_id", NAME, _of("subscriptions", cascade=True), primary_key=True),
+    Column("dataset_id", NAME, _of("datasets"), primary_key=True),
+    Index(None, "dataset_id", "subscription_id"),
+)
+events = Table(
+    "events",
+    metadata,
+    Column("subscription_id", NAME, _of("subscriptions", cascade=True), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("type", NAME, nullable=False),
+    Column("dataset_id", NAME, nullable=False),
+    Column("timestamp", Moment, nullable=False),
+    Column("data", Text, nullable=False),
+)
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", NAME, primary_key=True),
+    Column("value", Text, nullable=False),
+)

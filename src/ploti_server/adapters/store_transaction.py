@@ -1,0 +1,72 @@
+"""One open transaction of the database: the few ways in which the records of the store use it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Delete, Executable, Row, Select, Table, Update
+from sqlalchemy.dialects import postgresql, sqlite
+
+_INSERT = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+
+
+class Transaction:
+    """Runs statements; one opened for reading refuses to change or lock anything with `RuntimeError`."""
+
+    def __init__(self, connection: Connection, writable: bool) -> None:
+        self._connection = connection
+        self._writable = writable
+
+    def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        """Read all rows of a query."""
+        return self._connection.execute(query).all()
+
+    def row(self, query: Select[Any]) -> Row[Any] | None:
+        """Read the first row of a query."""
+        return self._connection.execute(query.limit(1)).first()
+
+    def number(self, query: Select[Any]) -> int | None:
+        """Read the only number of a query."""
+        answer: int | None = self._connection.execute(query).scalar()
+        return answer
+
+    def change(self, statement: Update | Delete) -> int:
+        """Change rows and tell how many."""
+        rows: int = self._write(statement).rowcount
+        return rows
+
+    def changed(self, statement: Any) -> Row[Any] | None:
+        """Change rows and read the first that the statement returns."""
+        row: Row[Any] | None = self._write(statement).first()
+        return row
+
+    def locked(self, query: Select[Any], *, skip: bool = False) -> Sequence[Row[Any]]:
+        """Read rows and lock them till the end, without hindering rows that refer to them.
+
+        SQLite ignores the locks: its writers exclude each other.
+        """
+        rows: Sequence[Row[Any]] = self._write(query.with_for_update(key_share=True, skip_locked=skip)).all()
+        return rows
+
+    def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows."""
+        if rows:
+            self._write(table.insert(), list(rows))
+
+    def insert_new(self, table: Table, row: Mapping[str, Any]) -> None:
+        """Insert a row where none has its primary key."""
+        self._write(self._insert(table).values(row).on_conflict_do_nothing(index_elements=list(table.primary_key)))
+
+    def put(self, table: Table, row: Mapping[str, Any]) -> None:
+        """Insert a row or replace the one with its primary key."""
+        key = [column.name for column in table.primary_key]
+        statement = self._insert(table).values(row)
+        others = {name: statement.excluded[name] for name in row if name not in key}
+        self._write(statement.on_conflict_do_update(index_elements=key, set_=others))
+
+    def _insert(self, table: Table) -> Any:
+        return _INSERT[self._connection.dialect.name](table)
+
+    def _write(self, statement: Executable, rows: Any = None) -> Any:
+        if not self._writable:
+            raise RuntimeError("this transaction was opened for reading; open it with store.write() to change or lock")
+        return self._connection.execute(statement, rows)

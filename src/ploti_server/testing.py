@@ -1,0 +1,522 @@
+"""Fakes for the ports that need a disk, a network, a person or time. The suites in `tests/adapters` hold them to the
+same contract as the real ones. The engine needs none: DuckDB runs in the process.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import msgspec
+
+from ploti_server.domain.checks import Check, CheckStatus, Refresh
+from ploti_server.domain.datasets import Dataset, Topic
+from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.domain.subscriptions import Subscription
+from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.domain.workspaces import ApiKey, Member, Workspace
+from ploti_server.ports import FileStat, Judgement, NameTaken, Pair, PlanUnavailable
+
+T = TypeVar("T")
+
+_STARTED = (CheckStatus.BUILDING, CheckStatus.WAITING)
+_OPEN = (CheckStatus.QUEUED, *_STARTED)
+
+
+class FixedClock:
+    """`Clock` that stands still until it is moved."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._now = start.astimezone(UTC)
+
+    def now(self) -> datetime:
+        """Give the moment it stands at, cut to milliseconds."""
+        return self._now.replace(microsecond=self._now.microsecond // 1000 * 1000)
+
+    def advance(self, by: timedelta | None = None, **parts: float) -> datetime:
+        """Move on by a span, or by `days=`, `hours=`, `seconds=`..., and give the new moment."""
+        self._now += timedelta(**parts) if by is None else by
+        return self.now()
+
+    def set(self, to: datetime) -> None:
+        """Stand at another moment, also an earlier one."""
+        self._now = to.astimezone(UTC)
+
+
+class FakePlans:
+    """`Plans` that answers what the workspace stores, or that it cannot be read while `available` is False."""
+
+    def __init__(self) -> None:
+        self.available = True
+
+    def topics(self, workspace: Workspace) -> tuple[str, ...] | None:
+        """Give the topics of the workspace, None for all; raises `PlanUnavailable`."""
+        if not self.available:
+            raise PlanUnavailable("the plan is switched off in this test")
+        return workspace.topics
+
+
+class FakeAgent:
+    """`MatchingAgent` that judges with a given function, or answers later while `silent`; `asked` keeps the asks."""
+
+    def __init__(self, judge: Callable[[Pair], Judgement | None] = lambda _: None, silent: bool = False) -> None:
+        self._judge = judge
+        self.silent = silent
+        self.asked: list[tuple[Pair, ...]] = []
+
+    def judge(self, dataset: Dataset, pairs: Sequence[Pair]) -> tuple[Judgement, ...] | None:  # noqa: ARG002
+        """Answer about the pairs that the function judges; None while silent."""
+        self.asked.append(tuple(pairs))
+        if self.silent:
+            return None
+        return tuple(judgement for pair in pairs if (judgement := self._judge(pair)) is not None)
+
+
+class MemoryFiles:
+    """`Files` in memory; `local` copies a file out into a folder that lives as long as this."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, bytes] = {}
+        self._folder = TemporaryDirectory(prefix="ploti-files-")
+
+    def put(self, path: str, local: Path) -> None:
+        """Take over a local file."""
+        self.put_bytes(path, local.read_bytes())
+        local.unlink()
+
+    def put_bytes(self, path: str, content: bytes) -> None:
+        """Store bytes; raises `FileExistsError` where other bytes lie."""
+        _check_path(path)
+        if self._stored.setdefault(path, bytes(content)) != content:
+            raise FileExistsError(f"{path} is stored with other bytes")
+
+    def stat(self, path: str) -> FileStat | None:
+        """Tell a file's size."""
+        _check_path(path)
+        return FileStat(len(self._stored[path])) if path in self._stored else None
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """Give a file's bytes from `start` on."""
+        if start < 0 or (length is not None and length < 0):
+            raise ValueError("start and length cannot be negative")
+        content = self._content(path)[start:]
+        return iter([content[:length]] if content[:length] else [])
+
+    def local(self, path: str) -> Path:
+        """Give a copy of the file on disk."""
+        target = Path(self._folder.name, path)
+        content = self._content(path)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        return target
+
+    def paths(self, prefix: str) -> Iterator[str]:
+        """List stored paths that begin with a prefix, in order."""
+        return iter(sorted(path for path in self._stored if path.startswith(prefix)))
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        _check_path(path)
+        self._stored.pop(path, None)
+        Path(self._folder.name, path).unlink(missing_ok=True)
+
+    def presigned(self, path: str, filename: str, content_type: str, seconds: int) -> str | None:  # noqa: ARG002
+        """Leave signing to the server."""
+        return None
+
+    def _content(self, path: str) -> bytes:
+        _check_path(path)
+        if path not in self._stored:
+            raise FileNotFoundError(f"no file is stored at {path}")
+        return self._stored[path]
+
+
+def _check_path(path: str) -> None:
+    for segment in path.split("/"):
+        if not segment or segment.startswith(".") or "\\" in segment or not segment.isprintable():
+            raise ValueError(f"{path!r} is not a path of the file store")
+
+
+@dataclass
+class _State:
+    """Everything that a `MemoryStore` holds. A committed state never changes; a transaction works on a copy."""
+
+    topics: list[Topic] = field(default_factory=list)
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+    refreshes: dict[str, Refresh] = field(default_factory=dict)
+    checks: dict[int, Check] = field(default_factory=dict)
+    versions: dict[tuple[str, int], Version] = field(default_factory=dict)
+    workspaces: dict[str, Workspace] = field(default_factory=dict)
+    members: dict[tuple[str, str], Member] = field(default_factory=dict)
+    keys: dict[str, ApiKey] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+    joined: dict[str, frozenset[str]] = field(default_factory=dict)
+    events: dict[str, tuple[LoggedEvent, ...]] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    locked_elsewhere: frozenset[str] = frozenset()
+    writable: bool = False
+
+    def copy(self) -> "_State":
+        """Give a copy to write in."""
+        copied = {f.name: getattr(self, f.name) for f in fields(self)}
+        copied = {name: value.copy() if isinstance(value, (list, dict)) else value for name, value in copied.items()}
+        return _State(**copied | {"writable": True})
+
+    def changing(self) -> "_State":
+        """Give itself where it may be changed; raises `RuntimeError` in a transaction opened for reading."""
+        if not self.writable:
+            raise RuntimeError("this transaction was opened for reading; open it with store.write() to change or lock")
+        return self
+
+
+def _kept(value: T) -> T:
+    """Give a value as a database gives it back: JSON inside `Any`, moments aware and in UTC."""
+    moments = {name: moment for name, moment in vars(value).items() if isinstance(moment, datetime)}
+    for moment in moments.values():
+        if moment.tzinfo is None:
+            raise ValueError(f"{moment.isoformat()} has no time zone")
+    in_utc: Any = replace(value, **{name: moment.astimezone(UTC) for name, moment in moments.items()})  # type: ignore[type-var]
+    return msgspec.json.decode(msgspec.json.encode(in_utc), type=type(value))
+
+
+def _known(ids: dict[str, Any], name: str, what: str) -> None:
+    if name not in ids:
+        raise LookupError(f"there is no {what} {name}")
+
+
+class _Catalog:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def topics(self) -> tuple[Topic, ...]:
+        return tuple(self._state.topics)
+
+    def put_topics(self, topics: Sequence[Topic]) -> None:
+        self._state.changing().topics = list(topics)
+
+    def dataset(self, dataset_id: str) -> Dataset | None:
+        return self._state.datasets.get(dataset_id)
+
+    def datasets(self) -> tuple[Dataset, ...]:
+        return tuple(dataset for _, dataset in sorted(self._state.datasets.items()))
+
+    def put_dataset(self, dataset: Dataset) -> None:
+        self._state.changing().datasets[dataset.id] = _kept(dataset)
+
+    def lock(self, dataset_ids: Sequence[str]) -> None:  # noqa: ARG002
+        self._state.changing()
+
+    def refresh(self, dataset_id: str) -> Refresh:
+        return self._state.refreshes.get(dataset_id, Refresh())
+
+    def put_refresh(self, dataset_id: str, refresh: Refresh) -> None:
+        _known(self._state.datasets, dataset_id, "dataset")
+        self._state.changing().refreshes[dataset_id] = _kept(refresh)
+
+
+class _Checks:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def add(self, check: Check) -> Check:
+        _known(self._state.datasets, check.dataset_id, "dataset")
+        added = _kept(replace(check, id=max(self._state.checks, default=0) + 1))
+        self._state.changing().checks[added.id] = added
+        return added
+
+    def get(self, check_id: int) -> Check | None:
+        return self._state.checks.get(check_id)
+
+    def put(self, check: Check) -> None:
+        if check.id not in self._state.checks:
+            raise LookupError(f"there is no check {check.id}")
+        self._state.changing().checks[check.id] = _kept(check)
+
+    def open_of(self, dataset_id: str) -> tuple[Check, ...]:
+        return tuple(c for c in self._of(dataset_id) if c.status in _OPEN)
+
+    def last_of(self, dataset_id: str) -> Check | None:
+        return next(reversed(self._of(dataset_id)), None)
+
+    def claim(self, owner: str, now: datetime, until: datetime, check_id: int | None = None) -> Check | None:
+        state = self._state.changing()
+        for number in sorted(state.checks) if check_id is None else (check_id,):
+            check = state.checks.get(number)
+            if check is None or not self._free(check, now):
+                continue
+            if check_id is None and check.due_at is not None and check.due_at > now:
+                continue
+            status = CheckStatus.BUILDING if check.status is CheckStatus.QUEUED else check.status
+            claimed = _kept(replace(check, status=status, lease_owner=owner, lease_until=until))
+            state.checks[number] = claimed
+            return claimed
+        return None
+
+    def beat(self, check_id: int, owner: str, until: datetime) -> bool:
+        state = self._state.changing()
+        check = state.checks.get(check_id)
+        if check is None or check.lease_owner != owner or check.status not in _STARTED:
+            return False
+        state.checks[check_id] = _kept(replace(check, lease_until=until))
+        return True
+
+    def _free(self, check: Check, now: datetime) -> bool:
+        open_checks = self.open_of(check.dataset_id)
+        first = bool(open_checks) and open_checks[0].id == check.id
+        return first and not any(_leased(c, now) for c in open_checks)
+
+    def _of(self, dataset_id: str) -> list[Check]:
+        return [c for _, c in sorted(self._state.checks.items()) if c.dataset_id == dataset_id]
+
+
+def _leased(check: Check, now: datetime) -> bool:
+    return check.status in _STARTED and check.lease_until is not None and check.lease_until > now
+
+
+class _Versions:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def get(self, dataset_id: str, number: int) -> Version | None:
+        return self._state.versions.get((dataset_id, number))
+
+    def put(self, version: Version) -> None:
+        _known(self._state.datasets, version.dataset_id, "dataset")
+        self._state.changing().versions[version.dataset_id, version.number] = _kept(version)
+
+    def drop(self, dataset_id: str, number: int) -> None:
+        found = self.get(dataset_id, number)
+        if found is not None and found.status in (VersionStatus.RELEASED, VersionStatus.RELEASED_AGAIN):
+            raise ValueError(f"version {number} of {dataset_id} was released and stays")
+        self._state.changing().versions.pop((dataset_id, number), None)
+
+    def current(self, dataset_id: str) -> Version | None:
+        return next(iter(self.released(dataset_id, newest_first=True, limit=1)), None)
+
+    def newest_number(self, dataset_id: str) -> int:
+        return max((number for of, number in self._state.versions if of == dataset_id), default=0)
+
+    def released(
+        self,
+        dataset_id: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int = 1000,
+    ) -> tuple[Version, ...]:
+        found = self.in_status(dataset_id, (VersionStatus.RELEASED,))
+        between = [v for v in found if after < v.number and (before is None or v.number < before)]
+        return tuple(between[::-1] if newest_first else between)[:limit]
+
+    def in_status(self, dataset_id: str | None, statuses: Sequence[VersionStatus]) -> tuple[Version, ...]:
+        ordered = sorted(self._state.versions.items())
+        return tuple(v for (of, _), v in ordered if dataset_id in (None, of) and v.status in statuses)
+
+
+class _Workspaces:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def get(self, workspace_id: str) -> Workspace | None:
+        return self._state.workspaces.get(workspace_id)
+
+    def named(self, name: str) -> Workspace | None:
+        return next((w for w in self._state.workspaces.values() if w.name == name), None)
+
+    def all(self) -> tuple[Workspace, ...]:
+        return tuple(sorted(self._state.workspaces.values(), key=lambda w: w.name))
+
+    def put(self, workspace: Workspace) -> None:
+        other = self.named(workspace.name)
+        if other is not None and other.id != workspace.id:
+            raise NameTaken(workspace.name)
+        self._state.changing().workspaces[workspace.id] = _kept(workspace)
+
+    def remove(self, workspace_id: str) -> None:
+        state = self._state.changing()
+        state.workspaces.pop(workspace_id, None)
+        state.members = {k: m for k, m in state.members.items() if m.workspace_id != workspace_id}
+        state.keys = {k: key for k, key in state.keys.items() if key.workspace_id != workspace_id}
+        for subscription in _Subscriptions(state).of_workspace(workspace_id):
+            _Subscriptions(state).remove(subscription.id)
+
+    def member(self, workspace_id: str, name: str) -> Member | None:
+        return self._state.members.get((workspace_id, name))
+
+    def members(self, workspace_id: str) -> tuple[Member, ...]:
+        return tuple(m for (of, _), m in sorted(self._state.members.items()) if of == workspace_id)
+
+    def put_member(self, member: Member) -> None:
+        _known(self._state.workspaces, member.workspace_id, "workspace")
+        self._state.changing().members[member.workspace_id, member.name] = _kept(member)
+
+    def put_key(self, key: ApiKey) -> None:
+        _known(self._state.workspaces, key.workspace_id, "workspace")
+        self._state.changing().keys[key.id] = _kept(key)
+
+    def key_by_hash(self, key_hash: str) -> ApiKey | None:
+        return next((key for key in self._state.keys.values() if key.key_hash == key_hash), None)
+
+    def keys(self, workspace_id: str) -> tuple[ApiKey, ...]:
+        own = (key for key in self._state.keys.values() if key.workspace_id == workspace_id)
+        return tuple(sorted(own, key=lambda key: (key.created_at, key.id)))
+
+
+class _Subscriptions:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def get(self, subscription_id: str) -> Subscription | None:
+        return self._state.subscriptions.get(subscription_id)
+
+    def of_workspace(self, workspace_id: str) -> tuple[Subscription, ...]:
+        own = (s for s in self._state.subscriptions.values() if s.workspace_id == workspace_id)
+        return tuple(sorted(own, key=lambda s: (s.created_at, s.id)))
+
+    def all(self) -> tuple[Subscription, ...]:
+        return tuple(s for _, s in sorted(self._state.subscriptions.items()))
+
+    def put(self, subscription: Subscription) -> None:
+        _known(self._state.workspaces, subscription.workspace_id, "workspace")
+        self._state.changing().subscriptions[subscription.id] = _kept(subscription)
+        self._state.counters.setdefault(subscription.id, 0)
+
+    def remove(self, subscription_id: str) -> None:
+        state = self._state.changing()
+        state.subscriptions.pop(subscription_id, None)
+        state.counters.pop(subscription_id, None)
+        state.joined.pop(subscription_id, None)
+        state.events.pop(subscription_id, None)
+
+    def try_lock(self, subscription_id: str) -> bool:
+        state = self._state.changing()
+        return subscription_id in state.counters and subscription_id not in state.locked_elsewhere
+
+    def joined(self, subscription_id: str) -> tuple[str, ...]:
+        return tuple(sorted(self._state.joined.get(subscription_id, ())))
+
+    def join(self, subscription_id: str, dataset_id: str) -> None:
+        _known(self._state.subscriptions, subscription_id, "subscription")
+        _known(self._state.datasets, dataset_id, "dataset")
+        held = self._state.joined.get(subscription_id, frozenset())
+        self._state.changing().joined[subscription_id] = held | {dataset_id}
+
+    def leave(self, subscription_id: str, dataset_id: str) -> None:
+        held = self._state.joined.get(subscription_id, frozenset())
+        self._state.changing().joined[subscription_id] = held - {dataset_id}
+
+    def holding(self, dataset_id: str) -> tuple[Subscription, ...]:
+        return tuple(s for s in self.all() if dataset_id in self._state.joined.get(s.id, ()))
+
+
+class _Events:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def append(self, subscription_id: str, events: Sequence[NewEvent], now: datetime) -> tuple[LoggedEvent, ...]:
+        if not events:
+            return ()
+        state = self._state.changing()
+        _known(state.subscriptions, subscription_id, "subscription")
+        first = state.counters[subscription_id] + 1
+        logged = tuple(
+            _kept(LoggedEvent(subscription_id, number, event.type, event.dataset_id, now, event.data))
+            for number, event in enumerate(events, first)
+        )
+        state.counters[subscription_id] = logged[-1].number
+        state.events[subscription_id] = state.events.get(subscription_id, ()) + logged
+        return logged
+
+    def after(
+        self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None
+    ) -> tuple[LoggedEvent, ...]:
+        log = self._state.events.get(subscription_id, ())
+        found = (e for e in log if e.number > number and (types is None or e.type in types))
+        return tuple(found)[:limit]
+
+    def newest(self, subscription_id: str) -> int:
+        return self._state.counters.get(subscription_id, 0)
+
+    def oldest(self, subscription_id: str) -> int | None:
+        return next((e.number for e in self._state.events.get(subscription_id, ())), None)
+
+
+class _Secrets:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def get_or_put(self, name: str, fresh: str) -> str:
+        return self._state.changing().secrets.setdefault(name, fresh)
+
+
+@dataclass(frozen=True)
+class MemoryRecords:
+    """`Records` of one transaction in memory."""
+
+    catalog: _Catalog
+    checks: _Checks
+    versions: _Versions
+    workspaces: _Workspaces
+    subscriptions: _Subscriptions
+    events: _Events
+    secrets: _Secrets
+
+
+class MemoryStore:
+    """`Store` in memory; writers exclude each other, readers see the last committed state."""
+
+    def __init__(self) -> None:
+        self._state = _State()
+        self._turn = threading.Lock()
+        self._writer: int | None = None
+        self._busy: set[str] = set()
+
+    @contextmanager
+    def read(self) -> Iterator[MemoryRecords]:
+        """Open one consistent view; changing or locking in it raises `RuntimeError`."""
+        yield _records(self._state)
+
+    @contextmanager
+    def write(self) -> Iterator[MemoryRecords]:
+        """Open a transaction; raises `RuntimeError` inside another of this thread, which would wait for itself."""
+        if self._writer == threading.get_ident():
+            raise RuntimeError("a write transaction is open in this thread already")
+        with self._turn:
+            self._writer = threading.get_ident()
+            try:
+                state = replace(self._state.copy(), locked_elsewhere=frozenset(self._busy))
+                yield _records(state)
+                self._state = replace(state, writable=False)
+            finally:
+                self._writer = None
+
+    @contextmanager
+    def busy(self, subscription_id: str) -> Iterator[None]:
+        """Make `try_lock` find a subscription locked by another, for a while."""
+        self._busy.add(subscription_id)
+        try:
+            yield
+        finally:
+            self._busy.discard(subscription_id)
+
+    def close(self) -> None:
+        """Do nothing; a database closes its connections here."""
+
+
+def _records(state: _State) -> MemoryRecords:
+    return MemoryRecords(
+        _Catalog(state),
+        _Checks(state),
+        _Versions(state),
+        _Workspaces(state),
+        _Subscriptions(state),
+        _Events(state),
+        _Secrets(state),
+    )
