@@ -67,6 +67,14 @@ class MatchingLimits:
 
 
 @dataclass(frozen=True)
+class Attachment:
+    """A file to deliver with a dataset, by its name on the wire, and where it is read (D5.9)."""
+
+    file: str
+    url: str
+
+
+@dataclass(frozen=True)
 class Dataset:
     """One dataset of the catalog. Column names here are the source's own spelling (D2.9)."""
 
@@ -85,6 +93,7 @@ class Dataset:
     volatile: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
     timezone: str = "UTC"
     check_every: timedelta = timedelta(days=1)
     review: ReviewLimits = ReviewLimits()

@@ -1,7 +1,24 @@
-"""Subscriptions: what they name and what they cover."""
+"""Subscriptions: what they name, and the rules for what a request may put in them (page 000, D8.8)."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Final
+
+from ploti_server.domain.access import NOT_DELIVERABLE, OUTSIDE_COVERAGE, Access, Refused
+from ploti_server.domain.coverage import is_covered
+from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.places import place_named
+
+SUBSCRIPTIONS_MOST: Final = 25
+PLACES_MOST: Final = 500
+TOPICS_MOST: Final = 100
+DATASETS_MOST: Final = 500
+NAME_LONGEST: Final = 200
+ID_LONGEST: Final = 200
+
+_LISTS: Final = {"places": PLACES_MOST, "topics": TOPICS_MOST, "datasetIds": DATASETS_MOST}
+_FIELDS: Final = ("name", *_LISTS)
 
 
 @dataclass(frozen=True)
@@ -17,3 +34,103 @@ class Subscription:
     revision: int
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a request names: the fields that it sent, the others empty. `name` is None where it was left out."""
+
+    name: str | None = None
+    places: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    dataset_ids: tuple[str, ...] = ()
+
+
+def _refuse(field: str | None, message: str) -> Refused:
+    return Refused("invalid_input", message, field)
+
+
+def _read_name(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value.strip()) <= NAME_LONGEST or not value.isprintable():
+        raise _refuse("name", f"Give 'name' as one line of 1 to {NAME_LONGEST} characters.")
+    return value.strip()
+
+
+def _read_list(field: str, value: Any) -> tuple[str, ...]:
+    most = _LISTS[field]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise _refuse(field, f"Give '{field}' as a list of ids; send [] for none.")
+    if len(value) > most:
+        raise _refuse(field, f"Name at most {most} in '{field}': {len(value)} were sent.")
+    if any(not 0 < len(item) <= ID_LONGEST or not item.isprintable() for item in value):
+        raise _refuse(field, f"Every id in '{field}' is one line of 1 to {ID_LONGEST} characters.")
+    return tuple(dict.fromkeys(value))
+
+
+def read_selection(body: Any) -> Selection:
+    """Read the fields of a create or preview; raises `Refused` for a wrong shape, an unknown field or a broken limit.
+
+    Repeated ids count toward the limit and are kept once, in the order they were sent.
+    """
+    if not isinstance(body, Mapping):
+        raise _refuse(None, "Send a JSON object with places, topics, datasetIds and a name.")
+    for field in body:
+        if field not in _FIELDS:
+            raise _refuse(str(field), f"'{field}' is not a field of a subscription: use {', '.join(_FIELDS)}.")
+    lists = {field: _read_list(field, body[field]) for field in _LISTS if field in body}
+    return Selection(
+        name=_read_name(body["name"]) if "name" in body else None,
+        places=lists.get("places", ()),
+        topics=lists.get("topics", ()),
+        dataset_ids=lists.get("datasetIds", ()),
+    )
+
+
+def check_selection(
+    selection: Selection, topics: Collection[str], access: Access, named: Mapping[str, Dataset]
+) -> None:
+    """Refuse what a subscription may not name, in the order of page 000; `named` holds the datasets known by id.
+
+    A dataset that is unknown or out of reach is refused in one and the same way, so that nothing shows what exists.
+    """
+    if not selection.places and not selection.dataset_ids:
+        raise _refuse("places", "Name at least one place or dataset.")
+    for topic in selection.topics:
+        if topic not in topics:
+            raise _refuse("topics", f"'{topic}' is not a topic: use the ids that GET /v1/topics lists.")
+    for place_id in selection.places:
+        place = place_named(place_id)
+        if place is None or not is_covered(place, access.counties):
+            message = f"'{place_id}' is not in your workspace's coverage: use the ids that GET /v1/places lists."
+            raise Refused(OUTSIDE_COVERAGE, message, "places")
+    for dataset_id in selection.dataset_ids:
+        dataset = named.get(dataset_id)
+        if dataset is None or not access.delivers(dataset):
+            message = f"'{dataset_id}' cannot be delivered to your workspace: list the datasets for those that can."
+            raise Refused(NOT_DELIVERABLE, message, "datasetIds")
+
+
+def check_room(existing: Sequence[Subscription]) -> None:
+    """Refuse one more subscription where the workspace has the most it may have."""
+    if len(existing) >= SUBSCRIPTIONS_MOST:
+        raise Refused(
+            "limit_reached",
+            f"Your workspace has {SUBSCRIPTIONS_MOST} subscriptions already: widen one with more places or topics, "
+            "or delete one first.",
+        )
+
+
+def new_subscription(subscription_id: str, workspace_id: str, selection: Selection, now: datetime) -> Subscription:
+    """Make the first revision of a subscription; without a name it is called after what it names first."""
+    fallback = next(iter((*selection.places, *selection.dataset_ids)), "Subscription")
+    return Subscription(
+        id=subscription_id,
+        workspace_id=workspace_id,
+        name=selection.name or fallback,
+        places=selection.places,
+        topics=selection.topics,
+        dataset_ids=selection.dataset_ids,
+        revision=1,
+        created_at=now,
+        updated_at=now,
+    )
