@@ -1,0 +1,106 @@
+"""The client: settings from arguments, environment or `ploti login`, and the resources over one connection."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ploti._http import TIMEOUT_SECONDS, Http, Retries
+from ploti._resources import Feeds, Places, Topics
+from ploti.errors import FixRequest
+
+if TYPE_CHECKING:
+    import httpx2
+
+DEFAULT_URL: Final = "http://127.0.0.1:8731"
+
+
+class Client:
+    """Reads and changes data feeds with one API key.
+
+    Without arguments the key and address come from `PLOTI_API_KEY` and `PLOTI_API_URL`, else from what `ploti login`
+    stored; a stored key is only ever sent to the address that it was stored for (D11.10). `timeout` is in seconds, for
+    each wait; `transport` is an httpx2 transport, for tests.
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        transport: "httpx2.BaseTransport | None" = None,
+        retries: Retries | None = None,
+    ) -> None:
+        key, url = settings(api_key, base_url)
+        self.http = Http(url, key, timeout=timeout, transport=transport, retries=retries)
+        self.feeds = Feeds(self.http)
+        self.places = Places(self.http)
+        self.topics = Topics(self.http)
+
+    @property
+    def base_url(self) -> str:
+        """Address of the API."""
+        return self.http.base_url
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def settings(
+    api_key: str | None = None, base_url: str | None = None, environment: Mapping[str, str] = os.environ
+) -> tuple[str | None, str]:
+    """Find the API key and address: arguments, then environment, then the stored login (D11.10)."""
+    url = base_url or environment.get("PLOTI_API_URL")
+    key = api_key or environment.get("PLOTI_API_KEY")
+    if key is not None and url is not None:
+        return key, url
+    stored = stored_login(login_path(environment))
+    url = url or stored.get("url") or DEFAULT_URL
+    if key is None and stored.get("url") == url.rstrip("/"):
+        key = stored.get("key")
+    return key, url
+
+
+def login_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Name the file in the user's configuration folder that holds the login."""
+    if sys.platform == "win32":
+        folder = environment.get("APPDATA")
+    else:
+        folder = environment.get("XDG_CONFIG_HOME")
+    return Path(folder or Path.home() / ".config") / "ploti" / "login.json"
+
+
+def stored_login(path: Path) -> dict[str, str]:
+    """Read the stored login, `url` and `key`; empty where there is none. Raises FixRequest for a broken file."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("url", "key")):
+        raise FixRequest(f"{path} is not a stored login: run `ploti login` again.", code="invalid_input")
+    return {"url": found["url"], "key": found["key"]}
+
+
+def store_login(path: Path, url: str, key: str) -> None:
+    """Store a login for its owner's eyes only, replacing an earlier one whole."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump({"url": url.rstrip("/"), "key": key}, file)
+    fresh.replace(path)

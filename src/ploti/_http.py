@@ -1,0 +1,298 @@
+"""HTTP of the SDK: JSON calls with retries, and downloads of signed links.
+
+The API key goes with calls to the API's own address and with nothing else; redirects are not followed.
+"""
+
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+
+from ploti.errors import BadAnswer, FixRequest, LinkExpired, NoAnswer, NotAllowed, PlotiError, RetryLater, error_kind
+
+TIMEOUT_SECONDS: Final = 30.0
+"""For connecting, and for each wait for more of an answer."""
+_TIMEOUT_MOST = 60.0
+_ANSWER_BYTES_MOST = 256 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
+_LINK_GONE = frozenset({400, 401, 403, 404, 410})
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+Query = Mapping[str, str | int | bool | None]
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often and how long to wait before a call is given up; seconds."""
+
+    attempts: int = 5
+    first_wait: float = 0.5
+    longest_wait: float = 60.0
+
+    def wait(self, attempt: int, asked: float | None, chance: float) -> float | None:
+        """Give the seconds before the next attempt; None to give up.
+
+        `attempt` counts from 1, `asked` is the answer's own wish, `chance` is between 0 and 1.
+        """
+        if attempt >= self.attempts or (asked is not None and asked > self.longest_wait):
+            return None
+        backoff = min(self.first_wait * 2.0 ** (attempt - 1), self.longest_wait) * (0.5 + chance / 2)
+        return backoff if asked is None else max(asked, backoff)
+
+
+@dataclass(frozen=True)
+class Download:
+    """An open download: its bytes begin at `start` of the file, 0 where the server sent the whole file."""
+
+    start: int
+    total: int | None
+    etag: str | None
+    chunks: Iterator[bytes]
+
+
+def retry_after_seconds(header: str | None, now: datetime) -> float | None:
+    """Read a `Retry-After` header, seconds or a date, as seconds from now; None where there is none to read."""
+    if header is None:
+        return None
+    seconds = _count(header.strip())
+    if seconds is not None:
+        return float(seconds)
+    try:
+        moment = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now).total_seconds())
+
+
+class Http:
+    """Calls to one API address with one key."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        transport: httpx2.BaseTransport | None = None,
+        retries: Retries | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.base_url = _checked_base(base_url)
+        self._api_key = api_key
+        self._retries, self._sleep, self._clock = retries or Retries(), sleep, clock
+        if not 0 < timeout <= _TIMEOUT_MOST:
+            raise FixRequest(f"Give a timeout of at most {_TIMEOUT_MOST:.0f} seconds.", code="invalid_input")
+        self._client = httpx2.Client(
+            timeout=timeout,
+            transport=transport,
+            follow_redirects=False,
+            trust_env=urlsplit(self.base_url).hostname not in _LOOPBACK,
+            headers={"user-agent": "ploti-python"},
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def get(self, path: str, query: Query | None = None) -> dict[str, Any]:
+        """Read a resource; tried again where that can help."""
+        return self._call("GET", path, query=query)
+
+    def post(self, path: str, body: object, *, once: str | None = None, again: bool = False) -> dict[str, Any]:
+        """Send a JSON body; `once` is an Idempotency-Key, and with it, or with `again`, the call may be repeated."""
+        headers = {} if once is None else {"idempotency-key": once}
+        return self._call("POST", path, body=body, headers=headers, again=again or once is not None)
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """Delete a resource; repeated only where the answer said that nothing was done."""
+        return self._call("DELETE", path, again=False)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        again: bool = True,
+    ) -> dict[str, Any]:
+        attempt = 1
+        while True:
+            try:
+                return self._once(method, path, query, body, headers or {})
+            except RetryLater as problem:
+                refused = problem.code in {"busy", "rate_limited", "plan_unavailable", "idempotency_in_progress"}
+                chance = random.random()  # noqa: S311  # spreads retries, guards nothing
+                wait = self._retries.wait(attempt, problem.retry_after, chance)
+                if wait is None or not (again or refused):
+                    raise
+            self._sleep(wait)
+            attempt += 1
+
+    def _once(
+        self, method: str, path: str, query: Query | None, body: object, headers: Mapping[str, str]
+    ) -> dict[str, Any]:
+        if self._api_key is None:
+            raise NotAllowed("Set PLOTI_API_KEY to an API key, or run `ploti login`.", code="unauthenticated")
+        request = self._client.build_request(
+            method,
+            self.base_url + path,
+            params=_query_texts(query or {}),
+            content=None if body is None else json.dumps(body).encode(),
+            headers={
+                "authorization": f"Bearer {self._api_key}",
+                "accept": "application/json",
+                **({} if body is None else {"content-type": "application/json"}),
+                **headers,
+            },
+        )
+        with self._opened(request) as response:
+            content = _whole(response)
+            if response.is_success:
+                return _json_object(response, content)
+            raise _refusal(response, content, self._clock())
+
+    @contextmanager
+    def _opened(self, request: httpx2.Request) -> Iterator[httpx2.Response]:
+        """Send a request and hold its answer open; trouble of the network becomes NoAnswer."""
+        try:
+            response = self._client.send(request, stream=True)
+            try:
+                yield response
+            finally:
+                response.close()
+        except httpx2.TimeoutException:
+            raise NoAnswer(f"No answer from {_origin(request.url)} in time: try again.", code="no_answer") from None
+        except httpx2.HTTPError as problem:
+            told = str(problem) or type(problem).__name__
+            message = f"No answer from {_origin(request.url)}: {told}. Check the address and that it runs."
+            raise NoAnswer(message, code="no_answer") from problem
+
+    @contextmanager
+    def stream(self, url: str, start: int = 0, if_range: str | None = None) -> Iterator[Download]:
+        """Download a signed link from byte `start` on, without the API key.
+
+        With `if_range` (an earlier answer's `etag`) the server sends the whole file if it is no longer the same: look
+        at the `start` of what comes. Raises LinkExpired where a fresh link is needed, FixRequest where the file is
+        shorter than `start`, NoAnswer where the connection breaks, RetryLater where the server is in trouble.
+        """
+        headers = {"accept-encoding": "identity"}
+        if start > 0:
+            headers["range"] = f"bytes={start}-"
+            if if_range is not None:
+                headers["if-range"] = if_range
+        try:
+            request = self._client.build_request("GET", url, headers=headers)
+        except httpx2.InvalidURL as problem:
+            raise BadAnswer("A link is not an address: ask for a fresh one.", code="bad_answer") from problem
+        with self._opened(request) as response:
+            if response.status_code not in {200, 206}:
+                raise _link_refusal(response, self._clock())
+            begins, total = _extent(response, start)
+            yield Download(begins, total, response.headers.get("etag"), response.iter_raw(_CHUNK_BYTES))
+
+
+def _checked_base(base_url: str) -> str:
+    parts = urlsplit(base_url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise FixRequest(
+            "Give the API's address as http(s)://host[:port], for example in PLOTI_API_URL.", code="invalid_input"
+        )
+    return base_url.rstrip("/")
+
+
+def _origin(url: httpx2.URL) -> str:
+    """Name scheme, host and port; the rest of a link is a secret."""
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+def _query_texts(query: Query) -> dict[str, str]:
+    """Write query values as the wire has them, those that are None left out."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in query.items()
+        if value is not None
+    }
+
+
+def _whole(response: httpx2.Response) -> bytes:
+    """Read an answer whole; raises BadAnswer beyond the size that any answer has."""
+    content = bytearray()
+    for chunk in response.iter_bytes():
+        content += chunk
+        if len(content) > _ANSWER_BYTES_MOST:
+            raise BadAnswer("The answer does not end: check the API's address.", code="bad_answer")
+    return bytes(content)
+
+
+def _json_object(response: httpx2.Response, content: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        message = f"{_origin(response.url)} does not answer as the API does: check the address."
+        raise BadAnswer(message, code="bad_answer", status=response.status_code)
+    return value
+
+
+def _refusal(response: httpx2.Response, content: bytes, now: datetime) -> PlotiError:
+    """Build the exception of a refusal, by its code (D1.5)."""
+    try:
+        error = json.loads(content)["error"]
+        code, message, field = str(error["code"]), str(error["message"]), error.get("field")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        code, field = None, None
+        message = f"{_origin(response.url)} answered {response.status_code} without an error of the API."
+    return error_kind(code, response.status_code)(
+        message,
+        code=code or f"http_{response.status_code}",
+        status=response.status_code,
+        request_id=response.headers.get("x-request-id"),
+        field=field,
+        retry_after=retry_after_seconds(response.headers.get("retry-after"), now),
+    )
+
+
+def _link_refusal(response: httpx2.Response, now: datetime) -> PlotiError:
+    """Build the exception of a link that did not give its file."""
+    status, host = response.status_code, _origin(response.url)
+    if status in _LINK_GONE:
+        return LinkExpired(
+            f"A link to {host} no longer answers: ask for a fresh one.", code="link_expired", status=status
+        )
+    if status == 416:
+        return FixRequest("The file is shorter than what was asked for.", code="range_not_satisfiable", status=status)
+    wait = retry_after_seconds(response.headers.get("retry-after"), now)
+    if status >= 500 or status == 429:
+        return RetryLater(f"{host} cannot serve the file now.", code=f"http_{status}", status=status, retry_after=wait)
+    return BadAnswer(f"{host} answered {status} to a link.", code="bad_answer", status=status)
+
+
+def _extent(response: httpx2.Response, start: int) -> tuple[int, int | None]:
+    """Tell where an answer's bytes begin in the file, and the file's size; raises BadAnswer for another range."""
+    if response.status_code == 200:
+        return 0, _count(response.headers.get("content-length", ""))
+    unit, _, rest = response.headers.get("content-range", "").partition(" ")
+    span, _, total = rest.partition("/")
+    first = span.partition("-")[0]
+    if unit != "bytes" or first != str(start):
+        raise BadAnswer("The server sent another part of the file than was asked for.", code="bad_answer", status=206)
+    return start, _count(total)
+
+
+def _count(text: str) -> int | None:
+    """Read a whole number of a header; None for anything else."""
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None

@@ -1,0 +1,303 @@
+"""Resources of the SDK: each method is one call, its answer the plain JSON object that the API gave.
+
+Arguments are in snake_case, answers keep the wire's names. `iter...` methods go over all pages.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar, cast
+from urllib.parse import quote
+
+from ploti._http import Http
+from ploti.contract.events import Event, EventPage, event_number
+from ploti.contract.resources import (
+    Dataset,
+    DatasetPage,
+    PlaceKind,
+    PlaceList,
+    Schema,
+    SchemaList,
+    SignedFiles,
+    Subscription,
+    SubscriptionManifest,
+    SubscriptionPage,
+    TopicList,
+    Version,
+    VersionPage,
+)
+from ploti.errors import BadAnswer, FixRequest
+
+_FEEDS = "/v1/feeds"
+Page = TypeVar("Page")
+
+
+class Places:
+    """Places in the workspace's coverage."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def list(
+        self, *, state: str | None = None, kind: PlaceKind | None = None, deliverable: bool | None = None
+    ) -> PlaceList:
+        """List every place, with how many datasets it holds; `deliverable` counts only what is delivered."""
+        query = {"state": state, "kind": kind, "deliverable": deliverable}
+        return cast(PlaceList, self._http.get("/v1/places", query))
+
+
+class Topics:
+    """Subjects that datasets are filed under."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def list(self) -> TopicList:
+        """List every topic."""
+        return cast(TopicList, self._http.get("/v1/topics"))
+
+
+class Versions:
+    """Released versions of datasets."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def list(
+        self,
+        dataset: str,
+        *,
+        after: int | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> VersionPage:
+        """List a page of versions, those with a higher number than `after`."""
+        query = {"after": after, "order": order, "limit": limit, "cursor": cursor}
+        return cast(VersionPage, self._http.get(f"{_dataset(dataset)}/versions", query))
+
+    def iter(
+        self, dataset: str, *, after: int | None = None, order: Literal["asc", "desc"] | None = None
+    ) -> Iterator[Version]:
+        """Go over all versions, those with a higher number than `after`."""
+        pages = _pages(lambda cursor: self.list(dataset, after=after, order=order, cursor=cursor))
+        return (version for page in pages for version in page["versions"])
+
+    def get(self, dataset: str, version: int) -> Version:
+        """Read a version with links to its files, good for an hour.
+
+        Raises Reload past retention, NotDelivered where no subscription delivers the dataset.
+        """
+        return cast(Version, self._http.get(_version(dataset, version)))
+
+    def links(self, dataset: str, version: int, *, files: Sequence[str]) -> SignedFiles:
+        """Sign fresh links to the files named, by path or attachment name, at most 200."""
+        answer = self._http.post(f"{_version(dataset, version)}/links", {"files": [*files]}, again=True)
+        return cast(SignedFiles, answer)
+
+
+class Datasets:
+    """Datasets that subscriptions could deliver."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+        self.versions = Versions(http)
+
+    def list(
+        self,
+        *,
+        place: str | None = None,
+        topic: str | None = None,
+        subscription: str | None = None,
+        updated_since: datetime | str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> DatasetPage:
+        """List a page of datasets; `updated_since` compares with the current version's release, inclusive."""
+        query = {
+            "place": place,
+            "topic": topic,
+            "subscription": subscription,
+            "updatedSince": _moment(updated_since),
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return cast(DatasetPage, self._http.get(f"{_FEEDS}/datasets", query))
+
+    def iter(
+        self,
+        *,
+        place: str | None = None,
+        topic: str | None = None,
+        subscription: str | None = None,
+        updated_since: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Dataset]:
+        """Go over all datasets that the filters leave, `limit` of them a call."""
+        pages = _pages(
+            lambda cursor: self.list(
+                place=place,
+                topic=topic,
+                subscription=subscription,
+                updated_since=updated_since,
+                limit=limit,
+                cursor=cursor,
+            )
+        )
+        return (dataset for page in pages for dataset in page["datasets"])
+
+    def get(self, dataset: str) -> Dataset:
+        """Read one dataset."""
+        return cast(Dataset, self._http.get(_dataset(dataset)))
+
+    def schema(self, dataset: str, version: int | None = None) -> Schema:
+        """Read the schema of the current version, or of the version given."""
+        return cast(Schema, self._http.get(f"{_dataset(dataset)}/schema", {"version": version}))
+
+    def schemas(self, dataset: str) -> SchemaList:
+        """Read every schema version that the dataset has had."""
+        return cast(SchemaList, self._http.get(f"{_dataset(dataset)}/schemas"))
+
+
+class Subscriptions:
+    """The workspace's subscriptions."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def create(
+        self,
+        name: str,
+        *,
+        places: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        dataset_ids: Sequence[str] = (),
+        idempotency_key: str | None = None,
+    ) -> Subscription:
+        """Create a subscription, once however often the call has to be repeated.
+
+        A key is made where none is given; give one to make the same call again after a crash.
+        """
+        body = {"name": name, "places": [*places], "topics": [*topics], "datasetIds": [*dataset_ids]}
+        once = idempotency_key or str(uuid.uuid4())
+        return cast(Subscription, self._http.post(f"{_FEEDS}/subscriptions", body, once=once))
+
+    def list(self, *, limit: int | None = None, cursor: str | None = None) -> SubscriptionPage:
+        """List a page of subscriptions."""
+        return cast(SubscriptionPage, self._http.get(f"{_FEEDS}/subscriptions", {"limit": limit, "cursor": cursor}))
+
+    def iter(self) -> Iterator[Subscription]:
+        """Go over all subscriptions."""
+        pages = _pages(lambda cursor: self.list(cursor=cursor))
+        return (subscription for page in pages for subscription in page["subscriptions"])
+
+    def get(self, subscription: str) -> Subscription:
+        """Read one subscription."""
+        return cast(Subscription, self._http.get(_subscription(subscription)))
+
+    def delete(self, subscription: str) -> dict[str, Any]:
+        """Delete a subscription; its events stop, files already downloaded stay."""
+        return self._http.delete(_subscription(subscription))
+
+    def manifest(
+        self, subscription: str, *, as_of: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> SubscriptionManifest:
+        """Read the datasets to load, with links, and the event that they reflect.
+
+        `as_of` is an earlier manifest's `eventCursor`, for fresh links to the same versions. Whole unless `limit` asks
+        for pages. Raises Reload where `as_of` is too old.
+        """
+        query = {"asOf": as_of, "limit": limit, "cursor": cursor}
+        return cast(SubscriptionManifest, self._http.get(f"{_subscription(subscription)}/manifest", query))
+
+    def events(
+        self,
+        subscription: str,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        types: Sequence[str] | None = None,
+    ) -> EventPage:
+        """Read the events after a cursor, or from the oldest kept; store `nextCursor` only after applying them.
+
+        Raises Reload where events after the cursor are gone: start from a manifest.
+        """
+        query = {"cursor": cursor, "limit": limit, "types": ",".join(types) if types else None}
+        return cast(EventPage, self._http.get(f"{_subscription(subscription)}/events", query))
+
+    def iter_events(
+        self,
+        subscription: str,
+        *,
+        cursor: str | None = None,
+        limit: int | None = None,
+        types: Sequence[str] | None = None,
+    ) -> Iterator[Event]:
+        """Go over the events after a cursor up to the newest, then end; an event's `id` is the cursor after it."""
+        while True:
+            page = self.events(subscription, cursor=cursor, limit=limit, types=types)
+            yield from page["events"]
+            if not _moved_on(cursor, page["nextCursor"]):
+                return
+            cursor = page["nextCursor"]
+
+
+class Feeds:
+    """Data feeds: datasets and subscriptions."""
+
+    def __init__(self, http: Http) -> None:
+        self.datasets = Datasets(http)
+        self.subscriptions = Subscriptions(http)
+
+
+def _pages(read: Callable[[str | None], Page]) -> Iterator[Page]:
+    """Go over the pages of a list; raises BadAnswer where a cursor comes a second time (F082)."""
+    cursor: str | None = None
+    seen: set[str] = set()
+    while True:
+        page = read(cursor)
+        yield page
+        cursor = cast(dict[str, str | None], page)["nextCursor"]
+        if cursor is None:
+            return
+        if cursor in seen:
+            raise BadAnswer("The API gave the same page cursor twice: try again later.", code="bad_answer")
+        seen.add(cursor)
+
+
+def _moved_on(cursor: str | None, following: str) -> bool:
+    """Tell whether the log went on after a cursor; raises BadAnswer where it went back (F082)."""
+    before = -1 if cursor is None else event_number(cursor)
+    after = event_number(following)
+    if after is None or before is None or after < before:
+        raise BadAnswer(f"The API gave {following!r} as the cursor after {cursor!r}.", code="bad_answer")
+    return after > before
+
+
+def _dataset(dataset: str) -> str:
+    return f"{_FEEDS}/datasets/{_segment(dataset, 'dataset')}"
+
+
+def _version(dataset: str, version: int) -> str:
+    return f"{_dataset(dataset)}/versions/{_segment(str(version), 'version')}"
+
+
+def _subscription(subscription: str) -> str:
+    return f"{_FEEDS}/subscriptions/{_segment(subscription, 'subscription')}"
+
+
+def _segment(text: str, what: str) -> str:
+    """Write an id as one path segment; raises FixRequest for one that would change the path."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*", text):
+        raise FixRequest(f"{text!r} is not the id of a {what}.", code="invalid_input", field=what)
+    return quote(text, safe="")
+
+
+def _moment(moment: datetime | str | None) -> str | None:
+    """Write a time for a query; raises FixRequest for one without a zone."""
+    if not isinstance(moment, datetime):
+        return moment
+    if moment.tzinfo is None:
+        raise FixRequest("Give updated_since a time zone.", code="invalid_input", field="updatedSince")
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
