@@ -13,6 +13,7 @@ from ploti_server.rows.hilbert import hilbert_keys
 from ploti_server.rows.nearness import within_metres
 from ploti_server.rows.projection import UndeclaredCrs, UnknownCrs, place
 from ploti_server.rows.shapes_equal import same_shapes
+from ploti_server.rows.wkb_bytes import binary_array, point_array
 
 __all__ = [
     "MIXED",
@@ -71,8 +72,10 @@ def normalise_shapes(geometries: Geometries, crs: tuple[str, ...], repair: bool 
     `UndeclaredCrs` or `UnknownCrs`.
     """
     shapes = np.array(geometries, dtype=object, copy=True)
-    rejects: dict[int, str] = {}
     shapes[shapely.is_empty(shapes)] = None
+    if np.isin(shapely.get_type_id(shapes), (-1, _POINT)).all():
+        return _normalise_points(shapes, crs)
+    rejects: dict[int, str] = {}
     shapes[:] = shapely.force_2d(shapes)
     _project(shapes, crs, rejects)
     _flatten_collections(shapes)
@@ -105,6 +108,23 @@ def promote(wkb: "pa.Array[Any]", kind: str | None) -> "pa.Array[Any]":
     single = shapely.get_type_id(shapes) == _POINT
     shapes[single] = shapely.multipoints(shapes[single], indices=np.arange(single.sum()))
     return _wkb(shapes)
+
+
+def _normalise_points(points: Geometries, crs: tuple[str, ...]) -> Shapes:
+    """Take the short way of a batch that has nothing but points."""
+    rows = np.flatnonzero(~shapely.is_missing(points))
+    coordinates = shapely.get_coordinates(points)
+    finite = np.isfinite(coordinates).all(axis=1)
+    placed = place(coordinates[finite], np.arange(finite.sum()), crs)
+    kept = placed.coordinates[placed.fits] + 0.0
+    there = np.zeros(len(points), dtype=np.bool_)
+    there[rows[finite][placed.fits]] = True
+    rejects = [(int(row), NOT_FINITE) for row in rows[~finite]]
+    rejects += [(int(row), placed.misfit) for row in rows[finite][~placed.fits]]
+    keys = np.zeros(len(points), dtype=np.int64)
+    keys[there] = hilbert_keys(kept[:, 0], kept[:, 1])
+    kinds = frozenset({"Point"} if there.any() else ())
+    return Shapes(point_array(kept, there), pa.array(keys, mask=~there), kinds, 0, tuple(sorted(rejects)))
 
 
 def _project(shapes: Geometries, crs: tuple[str, ...], rejects: dict[int, str]) -> None:
@@ -220,7 +240,9 @@ def _normal_part(part: Any) -> Any:
 
 
 def _wkb(shapes: Geometries) -> "pa.Array[Any]":
-    return pa.array(shapely.to_wkb(shapes, byte_order=1, output_dimension=2), type=pa.binary())
+    encoded = shapely.to_wkb(shapes, byte_order=1, output_dimension=2)
+    there = ~shapely.is_missing(shapes)
+    return binary_array(b"".join(encoded[there]), np.fromiter(map(len, encoded[there]), np.int64, there.sum()), there)
 
 
 def _hilbert(shapes: Geometries) -> "pa.Array[Any]":
