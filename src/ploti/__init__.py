@@ -4,8 +4,7 @@
 `ploti.Client` makes your own. Everything is loaded at first use, so that `import ploti` costs next to nothing.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing typing would double the cost of this import
 if TYPE_CHECKING:
     from ploti._client import Client as Client
     from ploti._http import Retries as Retries
@@ -51,7 +50,7 @@ _RESOURCES = ("feeds", "places", "topics")
 _HOMES = {"Client": "ploti._client", "Retries": "ploti._http"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a public name at first use and keep it."""
     if name not in __all__:
         raise AttributeError(f"module 'ploti' has no attribute {name!r}")
@@ -61,7 +60,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        found: Any = version("ploti")
+        found: object = version("ploti")
     else:
         from importlib import import_module
 

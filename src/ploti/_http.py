@@ -23,7 +23,6 @@ TIMEOUT_SECONDS: Final = 30.0
 """For connecting, and for each wait for more of an answer."""
 _TIMEOUT_MOST = 60.0
 _ANSWER_BYTES_MOST = 256 * 1024 * 1024
-_CHUNK_BYTES = 1024 * 1024
 _LINK_GONE = frozenset({400, 401, 403, 404, 410})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -201,7 +200,7 @@ class Http:
             if response.status_code not in {200, 206}:
                 raise _link_refusal(response, self._clock())
             begins, total = _extent(response, start)
-            yield Download(begins, total, response.headers.get("etag"), response.iter_raw(_CHUNK_BYTES))
+            yield Download(begins, total, response.headers.get("etag"), response.iter_raw())
 
 
 def _checked_base(base_url: str) -> str:

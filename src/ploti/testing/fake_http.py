@@ -125,6 +125,8 @@ class _Body(httpx2.SyncByteStream):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    disable_nagle_algorithm = True
     answering: Answering
 
     def _serve(self) -> None:
