@@ -16,6 +16,7 @@ from ploti_server.ports import Ports
 LEASE: Final = timedelta(seconds=30)
 BEAT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 1.0
+AWAIT_SECONDS: Final = 0.2
 
 
 def new_owner() -> str:
@@ -33,6 +34,26 @@ def work_one(ports: Ports, owner: str, check_id: int | None = None) -> Check | N
         return None
     with _beating(ports, check, owner):
         return build(ports, check)
+
+
+def work_through(ports: Ports, owner: str, check_id: int) -> Check:
+    """Build one check, and first those of its dataset that stand before it, like one that a crash left open.
+
+    Where another worker has one of them, its end is awaited. Raises `LookupError` for an unknown check.
+    """
+    while True:
+        with ports.store.read() as records:
+            check = records.checks.get(check_id)
+            waiting = records.checks.open_of(check.dataset_id) if check else ()
+        if check is None:
+            raise LookupError(f"there is no check {check_id}")
+        if check_id not in {open_.id for open_ in waiting}:
+            return check
+        built = work_one(ports, owner, waiting[0].id)
+        if built is not None and built.id == check_id:
+            return built
+        if built is None:
+            threading.Event().wait(AWAIT_SECONDS)
 
 
 def run(ports: Ports, stop: threading.Event) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.independent import PublishedVersion, folders
 
 from ploti_server.app import build_ports
-from ploti_server.domain.catalog import parse_catalog
+from ploti_server.domain.catalog import read_catalog
 from ploti_server.domain.settings import Settings
 from ploti_server.pipeline.check import take_state
 from ploti_server.pipeline.history import history_states
@@ -52,7 +52,7 @@ class History:
 def history(request, tmp_path):
     source, dataset_id = request.param
     ports = build_ports(Settings.of(home=tmp_path / "home"))
-    catalog = parse_catalog((source / "catalog.yaml").read_text(), source / "catalog.yaml")
+    catalog = read_catalog((source / "catalog.yaml").read_text(), source)
     dataset = next(d for d in catalog.datasets if d.id == dataset_id)
     with ports.store.write() as records:
         records.catalog.put_topics(catalog.topics)

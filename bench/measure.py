@@ -1,0 +1,56 @@
+"""Runs a job in a process of its own and gives its CPU seconds, wall time and peak memory, children included."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of a job took."""
+
+    cpu: float
+    wall: float
+    peak_mib: float
+
+
+def run(job: str, *arguments: object, threads: int = 2) -> Cost:
+    """Run `python -m bench.jobs JOB ARGUMENTS`; raises where it fails."""
+    command = [sys.executable, "-m", "bench.jobs", job, *map(str, arguments)]
+    started = time.perf_counter()
+    child = subprocess.Popen(command, env=os.environ | {"BENCH_THREADS": str(threads)})
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise RuntimeError(f"{job} ended with {child.returncode}")
+    return Cost(usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss / 1024)
+
+
+def idle_cost() -> Cost:
+    """What a job costs that imports what jobs import and does nothing."""
+    return run("nothing")
+
+
+def report(job: str, figures: dict[str, object], costs: dict[str, Cost]) -> None:
+    """Print one JSON line: each cost, and each CPU as a ratio to the one called `limit`."""
+    limit = costs["limit"].cpu
+    line = {"job": job, **figures, **{name: asdict(cost) for name, cost in costs.items()}}
+    line["times_the_limit"] = {name: round(cost.cpu / limit, 2) for name, cost in costs.items() if name != "limit"}
+    print(json.dumps({**line, **provenance()}), flush=True)
+
+
+def provenance() -> dict[str, object]:
+    """Commit and library versions that the figures belong to."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    libraries = {name: version(name) for name in ("duckdb", "pyarrow", "shapely", "numpy")}
+    return {"commit": commit.stdout.strip(), "libraries": libraries, "cores": os.cpu_count()}
+
+
+def peak_mib() -> float:
+    """Peak memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
