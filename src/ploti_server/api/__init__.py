@@ -1,1 +1,5 @@
-"""The HTTP API."""
+"""The HTTP API: `make_api(ports, settings, signer)` gives the application."""
+
+from ploti_server.api.application import make_api
+
+__all__ = ["make_api"]

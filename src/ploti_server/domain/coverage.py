@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.places import NATION, Place, counties_of, place_named, places
+from ploti_server.domain.places import NATION, Place, counties_of, place_named, places, state_counties
 
 
 def coverage_problems(coverage: Iterable[str]) -> tuple[str, ...]:
@@ -61,6 +61,12 @@ def lies_in(dataset: Dataset, place: Place, counties: frozenset[str] | None) -> 
         return place.id in places_of(dataset)
     of_state = counties_of(place.state)
     return not places_of(dataset).isdisjoint(of_state if counties is None else of_state & counties)
+
+
+def places_holding(dataset: Dataset, counties: frozenset[str]) -> frozenset[str]:
+    """Give the ids of every place that a dataset counts toward, `<state>-counties` once over its covered counties."""
+    own = places_of(dataset)
+    return own | {state_counties(state) for state in states_of(own & counties)}
 
 
 def in_coverage(dataset: Dataset, counties: frozenset[str]) -> bool:

@@ -1,0 +1,46 @@
+"""Answers as JSON bytes: with an ETag and `304`, never stored where they carry links, and refusals (D1.5, D8.5)."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ploti.contract.errors import ERROR_STATUS
+from ploti_server.domain.access import Refused
+
+JSON_TYPE: Final = "application/json"
+_REVALIDATE: Final = "private, no-cache"
+_CHALLENGE: Final = 'Bearer realm="ploti"'
+
+
+def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with JSON that no cache may keep."""
+    sent = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(msgspec.json.encode(body), status, sent, JSON_TYPE)
+
+
+def read_answer(request: Request, body: Any, etag: str | None = None) -> Response:
+    """Answer a read with its ETag, by default of its bytes, or `304` where the caller has just that."""
+    content = msgspec.json.encode(body)
+    tag = etag or f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": _REVALIDATE, "Vary": "Authorization"}
+    if _has(request, tag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, 200, headers, JSON_TYPE)
+
+
+def _has(request: Request, tag: str) -> bool:
+    given = [one.strip() for one in request.headers.get("if-none-match", "").split(",")]
+    return "*" in given or tag in [one.removeprefix("W/") for one in given]
+
+
+def refusal(refused: Refused, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with a refusal in the contract's one shape."""
+    detail = {"code": refused.code, "message": refused.message}
+    if refused.field is not None:
+        detail["field"] = refused.field
+    extra = {"WWW-Authenticate": _CHALLENGE} if refused.code == "unauthenticated" else {}
+    return answer({"error": detail}, ERROR_STATUS[refused.code], {**extra, **(headers or {})})

@@ -1,0 +1,90 @@
+"""Puts the API together: routes, the one shape of refusals, and its description at `/openapi.json`."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ploti_server.adapters.links import LinkSigner
+from ploti_server.api.answers import refusal
+from ploti_server.api.datasets import dataset_routes
+from ploti_server.api.description import Api
+from ploti_server.api.events import event_routes
+from ploti_server.api.files import file_routes
+from ploti_server.api.links import Context
+from ploti_server.api.manifests import manifest_routes
+from ploti_server.api.places import place_routes
+from ploti_server.api.schemas import schema_routes
+from ploti_server.api.subscriptions import subscription_routes
+from ploti_server.api.versions import version_routes
+from ploti_server.domain.access import Refused
+from ploti_server.domain.settings import Settings
+from ploti_server.ports import Ports
+
+ROUTES: tuple[Callable[[Context], APIRouter], ...] = (
+    place_routes,
+    dataset_routes,
+    version_routes,
+    schema_routes,
+    subscription_routes,
+    manifest_routes,
+    event_routes,
+    file_routes,
+)
+"""One line for each subject of the API."""
+
+
+def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
+    """Make the API over a publisher's ports."""
+    context = Context(ports, settings, signer)
+    api = Api(
+        title="Ploti Data Feeds",
+        version=version("ploti"),
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={
+            Refused: _refused,
+            RequestValidationError: _invalid,
+            HTTPException: _no_route,
+            Exception: _failed,
+        },
+    )
+    for routes in ROUTES:
+        api.include_router(routes(context))
+    return api
+
+
+async def _refused(_: Request, refused: Exception) -> Response:
+    if not isinstance(refused, Refused):
+        raise refused
+    return refusal(refused)
+
+
+async def _invalid(_: Request, invalid: Exception) -> Response:
+    if not isinstance(invalid, RequestValidationError):
+        raise invalid
+    first = invalid.errors()[0]
+    name = str(first["loc"][-1])
+    wrong = str(first["msg"]).removeprefix("Value error, ")
+    return refusal(Refused("invalid_input", f"'{name}': {wrong[:1].lower()}{wrong[1:]}.", name))
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    if error.status_code == 405:
+        message = f"{request.method} is not possible here: see /openapi.json for what is."
+        return refusal(Refused("method_not_allowed", message), error.headers)
+    if error.status_code == 404:
+        return refusal(Refused("not_found", "There is nothing at this address: see /openapi.json for what there is."))
+    return refusal(Refused("invalid_input", "This request cannot be understood: see /openapi.json."))
+
+
+async def _failed(_: Request, __: Exception) -> Response:
+    message = "Something went wrong on the server: try again, and tell the operator if it stays."
+    return refusal(Refused("internal_error", message))

@@ -1,0 +1,41 @@
+"""What the OpenAPI description says about answers, refusals and bodies; the shapes come from the contract."""
+
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from ploti.contract.errors import ERROR_STATUS, ErrorBody
+
+_ALWAYS: Final = ("invalid_input", "unauthenticated", "not_allowed", "rate_limited", "internal_error")
+DATASET_REFUSALS: Final = ("not_found", "outside_coverage", "not_deliverable", "plan_unavailable")
+VERSION_REFUSALS: Final = (*DATASET_REFUSALS, "not_subscribed", "expired")
+_BODY_TEXT: Final = {"type": "string", "format": "binary"}
+
+
+def answers(shape: Any, *codes: str, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """Describe a route's answer and the codes that it can refuse with beside those of every route."""
+    described: dict[int | str, dict[str, Any]] = {status: {"model": shape, "description": "The answer."}}
+    for code in dict.fromkeys((*_ALWAYS, *codes)):
+        known = described.setdefault(ERROR_STATUS[code], {"model": ErrorBody, "description": ""})
+        known["description"] = ", ".join(filter(None, (known["description"], f"`{code}`")))
+    return described
+
+
+def body(shape: Any) -> dict[str, Any]:
+    """Describe a JSON body."""
+    schema = TypeAdapter(shape).json_schema()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def file_answers() -> dict[int | str, dict[str, Any]]:
+    """Describe the answers of a file's link."""
+    content = {"application/octet-stream": {"schema": _BODY_TEXT}}
+    refused = {"model": ErrorBody}
+    return {
+        200: {"description": "The whole file.", "content": content},
+        206: {"description": "The range that was asked for.", "content": content},
+        400: {"description": "`invalid_input`: a malformed Range header.", **refused},
+        403: {"description": "`not_allowed`: the link was altered or has expired.", **refused},
+        404: {"description": "`not_found`: the file is gone.", **refused},
+        416: {"description": "`range_not_satisfiable`.", **refused},
+    }

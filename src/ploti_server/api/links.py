@@ -1,0 +1,97 @@
+"""Signed links to a version's files, and the address that the API is reached under (D7.7, D8.6, D8.7)."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from starlette.requests import Request
+
+from ploti.contract import resources
+from ploti.contract.files import LINK_SECONDS, FileKind
+from ploti_server.adapters.links import LinkSigner
+from ploti_server.domain.settings import Settings
+from ploti_server.domain.versions import StoredFile, Version
+from ploti_server.domain.wire import wire_time
+from ploti_server.ports import Ports
+
+LINK_LIFE = timedelta(seconds=LINK_SECONDS)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every route works with."""
+
+    ports: Ports
+    settings: Settings
+    signer: LinkSigner
+
+    def base(self, request: Request) -> str:
+        """Give the public address, by default the one that the request came to."""
+        return self.settings.public_url or str(request.base_url).rstrip("/")
+
+    def links(self, request: Request) -> "Links":
+        """Open a set of links that expire together."""
+        return Links(self, self.base(request), self.ports.clock.now() + LINK_LIFE)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links made for one answer; all of them expire together."""
+
+    context: Context
+    base: str
+    expires: datetime
+
+    @property
+    def expires_at(self) -> str:
+        """The moment of expiry in wire form."""
+        return wire_time(self.expires)
+
+    def file(self, version: Version, file: StoredFile) -> resources.FileLink:
+        """Link one file of a version."""
+        filename = file.path.rpartition("/")[2]
+        path = f"{version.folder}/{file.path}"
+        url = self.context.ports.files.presigned(path, filename, file.content_type, LINK_SECONDS)
+        return {
+            "path": file.path,
+            "filename": filename,
+            "contentType": file.content_type,
+            "sizeBytes": file.size_bytes,
+            "sha256": file.sha256,
+            "url": url or self.base + self.context.signer.sign(path, filename, file.content_type, self.expires),
+        }
+
+    def files(self, version: Version) -> resources.VersionFiles:
+        """Link every file of a version; each kind is always there (D5.3)."""
+
+        def of(kind: FileKind) -> list[resources.FileLink]:
+            return [self.file(version, file) for file in version.files_of(kind)]
+
+        return {
+            "snapshot": of("snapshot"),
+            "changes": of("changes"),
+            "backfill": of("backfill"),
+            "idMap": of("id-map"),
+            "schema": of("schema")[0],
+            "manifest": of("manifest")[0],
+            "attachments": [],
+            "expiresAt": self.expires_at,
+        }
+
+    def named(self, version: Version, names: list[str]) -> resources.SignedFiles:
+        """Link the files that are named by path, and list the names without one (page 001)."""
+        known = {file.path: file for file in version.files}
+        found: list[resources.SignedFile] = []
+        for name in names:
+            if name in known:
+                link = self.file(version, known[name])
+                found.append(
+                    {
+                        "file": name,
+                        "filename": link["filename"],
+                        "contentType": link["contentType"],
+                        "sizeBytes": link["sizeBytes"],
+                        "sha256": link["sha256"],
+                        "url": link["url"],
+                    }
+                )
+        return {"files": found, "missing": [n for n in names if n not in known], "expiresAt": self.expires_at}

@@ -1,0 +1,117 @@
+"""What every request is checked for first: its key, its permission, and that each parameter is known and given once."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import Query
+from pydantic import BeforeValidator
+from starlette.requests import Request
+
+from ploti_server.domain.access import Refused, refusal_of_key
+from ploti_server.domain.workspaces import Role, Workspace
+from ploti_server.pipeline.workspaces import hash_key
+from ploti_server.ports import Ports
+
+BODY_BYTES: Final = 1_000_000
+_NUMBER: Final = re.compile(r"[0-9]{1,15}")
+_MOMENT: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks: a workspace's key, with the lower role of key and member."""
+
+    workspace: Workspace
+    member: str
+    role: Role
+    permissions: tuple[str, ...]
+    key_id: str
+
+
+def identify(ports: Ports, request: Request) -> Caller:
+    """Find whose key a request carries; raises `Refused` `unauthenticated`."""
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    text = text.strip() if scheme.lower() == "bearer" else ""
+    with ports.store.read() as records:
+        key = records.workspaces.key_by_hash(hash_key(text)) if text else None
+        member = records.workspaces.member(key.workspace_id, key.member) if key else None
+        workspace = records.workspaces.get(key.workspace_id) if key else None
+    refused = refusal_of_key(key, member)
+    if refused is not None:
+        raise refused
+    if key is None or member is None or workspace is None:
+        raise LookupError("a valid key without a workspace")
+    role: Role = "admin" if key.role == member.role == "admin" else "member"
+    return Caller(workspace, member.name, role, key.permissions, key.id)
+
+
+def require_permission(caller: Caller, permission: str) -> None:
+    """Refuse a key that lacks a permission."""
+    if permission not in caller.permissions:
+        message = f"This key lacks the '{permission}' permission: make one with `ploti-server key create` that has it."
+        raise Refused("not_allowed", message)
+
+
+def require_admin(caller: Caller) -> None:
+    """Refuse a key of a member who is not a workspace admin (page 000)."""
+    if caller.role != "admin":
+        raise Refused("not_allowed", "Only a workspace admin may create, change or delete a subscription: ask one.")
+
+
+def require_known_parameters(request: Request) -> None:
+    """Refuse query parameters that the route does not take or that are given twice (D1.5)."""
+    dependant = getattr(request.scope.get("route"), "dependant", None)
+    known = {field.alias for field in dependant.query_params} if dependant is not None else set()
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in known:
+            takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+            raise Refused("invalid_input", f"'{name}' is not a parameter of this address: {takes}.", name)
+        if name in seen:
+            raise Refused("invalid_input", f"'{name}' is given more than once: give it once.", name)
+        seen.add(name)
+
+
+async def read_body(request: Request) -> bytes:
+    """Read a request's body, up to a megabyte."""
+    content = bytearray()
+    async for block in request.stream():
+        content += block
+        if len(content) > BODY_BYTES:
+            raise Refused("invalid_input", f"The body is too large: send at most {BODY_BYTES} bytes.")
+    return bytes(content)
+
+
+def parse_body(content: bytes) -> Any:
+    """Parse a JSON body; raises `Refused` `invalid_input`."""
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refused("invalid_input", "The body is not JSON: send a JSON object.") from None
+
+
+def _plain_number(value: Any) -> Any:
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise ValueError("has to be a whole number in plain digits")
+    return value
+
+
+PlainNumber = BeforeValidator(_plain_number)
+
+
+def _plain_moment(value: Any) -> Any:
+    if not isinstance(value, str) or not _MOMENT.fullmatch(value):
+        raise ValueError("has to be a moment like 2026-10-18T06:12:40Z (write + as %2B)")
+    return datetime.fromisoformat(value).astimezone(UTC)
+
+
+PlainMoment = BeforeValidator(_plain_moment)
+Cursor = Annotated[str | None, Query(description="`nextCursor` of the page before.")]
+Limit200 = Annotated[int, Query(ge=1, le=200, description="Items a page."), PlainNumber]
+Limit500 = Annotated[int, Query(ge=1, le=500, description="Items a page."), PlainNumber]
+"""The `limit` of a list: 100 unless given, never clamped (D8.8)."""
