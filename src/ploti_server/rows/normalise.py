@@ -1,0 +1,202 @@
+"""One batch of a state into delivered columns: types, text rule, shapes, and what could not be delivered (D2, D3, D5.7).
+
+A pure function of the batch and the plan; an engine maps it over all batches.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+
+from ploti.contract.files import GEOMETRY
+from ploti.contract.values import ColumnType
+from ploti_server.rows.geometry import normalise_shapes, points_from_xy, promote
+from ploti_server.rows.raw import RawBatch, RawColumn
+from ploti_server.rows.text import clean
+from ploti_server.rows.types import ARROW_TYPES, Held, fit, hold
+
+ROW: Final = "_row"
+HILBERT: Final = "_hilbert"
+SHOWN: Final = 1_000
+"""Characters of a value that are kept with a reject."""
+
+REJECTS: Final = pa.schema(
+    [("row", pa.int64()), ("column", pa.string()), ("reason", pa.string()), ("value", pa.string())]
+)
+BROKEN_WKT: Final = "well-known text cannot be read"
+
+
+@dataclass(frozen=True)
+class PlannedColumn:
+    """A delivered column: where its values come from (None for none, all null), and as what they are read.
+
+    A `declared` type takes any spelling and never misfits (D2.3).
+    """
+
+    name: str
+    type: ColumnType
+    source_id: str | None
+    declared: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedShapes:
+    """Where shapes come from: the source's own, or columns by source id. `kind` is the pinned kind, if any."""
+
+    x: str | None = None
+    y: str | None = None
+    wkt: str | None = None
+    crs: tuple[str, ...] = ()
+    repair: bool = True
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a state is delivered. `unnamed` are nameless columns left out because they hold nothing (D2.1)."""
+
+    columns: tuple[PlannedColumn, ...]
+    zone: str
+    shapes: PlannedShapes | None = None
+    unnamed: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of what `normalise` gives."""
+        ahead = [(ROW, pa.int64())] + ([(HILBERT, pa.int64())] if self.shapes else [])
+        return pa.schema(ahead + [(column.name, ARROW_TYPES[column.type]) for column in self.columns])
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """A delivered batch. `misfits` are columns whose type does not hold the batch: then the rest counts for nothing."""
+
+    batch: pa.RecordBatch
+    rejects: pa.RecordBatch
+    misfits: tuple[str, ...] = ()
+    kinds: frozenset[str] = frozenset()
+    repaired: int = 0
+    missing: int = 0
+
+
+@dataclass
+class _Rejects:
+    """Rejects of a batch on their way into columns."""
+
+    rows: list[int]
+    columns: list[str | None]
+    reasons: list[str]
+    values: list[str | None]
+
+    def add(self, row: int, column: str | None, reason: str, value: str | None) -> None:
+        self.rows.append(row)
+        self.columns.append(column)
+        self.reasons.append(reason)
+        self.values.append(value and value[:SHOWN])
+
+    def table(self) -> pa.RecordBatch:
+        return pa.record_batch([self.rows, self.columns, self.reasons, self.values], schema=REJECTS)
+
+
+def normalise(raw: RawBatch, plan: Plan) -> Normalised:
+    """Deliver one batch; raises `UndeclaredCrs` or `UnknownCrs` for shapes that cannot be placed (D3.3)."""
+    rejects = _Rejects([], [], [], [])
+    for given in raw.rejects:
+        rejects.add(given.row, given.column, given.reason, given.value)
+    misfits = [id_ for id_ in plan.unnamed if pc.any(clean(raw.column(id_).text).is_valid()).as_py()]
+    delivered: dict[str, pa.Array] = {ROW: pa.array(raw.numbers)}
+    for column in plan.columns:
+        if column.type == "geometry":
+            continue
+        held = _read_column(raw, column, plan.zone)
+        delivered[column.name] = held.values
+        if column.declared:
+            _list_cells(raw, column, held, rejects)
+        elif not held.whole:
+            misfits.append(column.name)
+    if misfits:
+        return Normalised(_empty(plan), rejects.table(), tuple(misfits))
+    if plan.shapes is None:
+        return Normalised(_in_order(delivered, plan), rejects.table(), missing=raw.missing)
+    shapes = _shapes(raw, plan.shapes, plan.zone, rejects)
+    placed = normalise_shapes(shapes, plan.shapes.crs, plan.shapes.repair)
+    for index, reason in placed.rejects:
+        rejects.add(int(raw.numbers[index]), GEOMETRY, reason, _shown(shapes[index]))
+    delivered[GEOMETRY] = promote(placed.wkb, plan.shapes.kind)
+    delivered[HILBERT] = placed.hilbert
+    batch = _in_order(delivered, plan)
+    return Normalised(batch, rejects.table(), (), placed.kinds, placed.repaired, raw.missing)
+
+
+def has_multipoints(raw: RawBatch, planned: PlannedShapes) -> bool:
+    """Tell whether a batch has a multipoint, or a collection that may become one."""
+    shapes = _shapes(raw, planned, "UTC", _Rejects([], [], [], []))
+    return bool(np.isin(shapely.get_type_id(shapes), _MULTIPOINT_OR_COLLECTION).any())
+
+
+def kinds_of_shapes(raw: RawBatch, planned: PlannedShapes) -> frozenset[str]:
+    """Give the kinds that a batch's shapes are delivered as."""
+    shapes = _shapes(raw, planned, "UTC", _Rejects([], [], [], []))
+    return normalise_shapes(shapes, planned.crs, planned.repair).kinds
+
+
+_MULTIPOINT_OR_COLLECTION: Final = (4, 7)
+
+
+def _read_column(raw: RawBatch, column: PlannedColumn, zone: str) -> Held:
+    if column.source_id is None:
+        rows = len(raw.numbers)
+        return Held(pa.nulls(rows, ARROW_TYPES[column.type]), np.zeros(rows, dtype=np.bool_))
+    read = fit if column.declared else hold
+    return read(raw.column(column.source_id), column.type, zone)
+
+
+def _list_cells(raw: RawBatch, column: PlannedColumn, held: Held, rejects: _Rejects) -> None:
+    """List the cells that a declared type cannot hold."""
+    if held.whole or column.source_id is None:
+        return
+    text = raw.column(column.source_id).text
+    for index in np.flatnonzero(held.misfits):
+        value = text[int(index)].as_py()
+        rejects.add(int(raw.numbers[index]), column.name, f"value is no {column.type}: left empty", value)
+
+
+def _in_order(delivered: dict[str, pa.Array], plan: Plan) -> pa.RecordBatch:
+    return pa.record_batch([delivered[name] for name in plan.schema.names], schema=plan.schema)
+
+
+def _empty(plan: Plan) -> pa.RecordBatch:
+    return pa.record_batch([pa.nulls(0, field.type) for field in plan.schema], schema=plan.schema)
+
+
+def _shapes(raw: RawBatch, planned: PlannedShapes, zone: str, rejects: _Rejects) -> npt.NDArray[np.object_]:
+    """Give a batch's shapes as the source has them."""
+    if planned.wkt is not None:
+        return _shapes_from_text(raw, planned.wkt, rejects)
+    if planned.x is not None and planned.y is not None:
+        x, y = (_coordinate(raw.column(id_), zone) for id_ in (planned.x, planned.y))
+        return points_from_xy(x, y)
+    return raw.shapes if raw.shapes is not None else np.full(len(raw.numbers), None, dtype=object)
+
+
+def _coordinate(column: RawColumn, zone: str) -> pa.Array:
+    return fit(column, "number", zone).values
+
+
+def _shapes_from_text(raw: RawBatch, id_: str, rejects: _Rejects) -> npt.NDArray[np.object_]:
+    """Read well-known text; what is none is null and listed."""
+    texts = pc.replace_substring_regex(clean(raw.column(id_).text), pattern="(?i)^SRID=[0-9]+;", replacement="")
+    shapes: npt.NDArray[np.object_] = shapely.from_wkt(texts.to_numpy(zero_copy_only=False), on_invalid="ignore")
+    broken = np.equal(shapes, None) & np.asarray(texts.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    for index in np.flatnonzero(broken):
+        rejects.add(int(raw.numbers[index]), GEOMETRY, BROKEN_WKT, texts[int(index)].as_py())
+    return shapes
+
+
+def _shown(shape: Any) -> str | None:
+    """Write a shape for staff."""
+    return None if shape is None else str(shapely.to_wkt(shape, rounding_precision=9))[:SHOWN]
