@@ -1,0 +1,291 @@
+"""A version's files fetched beside the target: resumed, checked, links renewed, never two builds mixed (D11.6).
+
+A file is kept under its `sha256`, first as `<sha256>.partial`; only whole and checked bytes get the plain name.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, cast
+
+from ploti._client import Client
+from ploti._http import Download
+from ploti.contract.files import LINKS_PER_CALL, PART_BYTES
+from ploti.contract.resources import FileLink, Schema, SignedFile, VersionFiles, VersionManifest
+from ploti.errors import BadAnswer, FixRequest, LinkExpired, Reload, RetryLater
+from ploti.sync.target import Delivery, Reach, StepRefused, reach_nothing
+
+PART_BYTES_MOST: Final = 4 * PART_BYTES
+"""No part is read beyond this, whatever the API announces."""
+DOCUMENT_BYTES_MOST: Final = 64 * 1024 * 1024
+"""The same for `schema.json` and `manifest.json`."""
+_TRIES: Final = 4
+_FIRST_PAUSE: Final = 0.5
+_STALLED_SECONDS: Final = 60.0
+_STALLED_BYTES: Final = 64 * 1024
+_WRONG_SUM: Final = "it does not have the checksum that is announced for it"
+_SHA256: Final = re.compile("[0-9a-f]{64}")
+
+_SCHEMA_MEMBERS: Final = ("datasetId", "schemaVersion", "columns")
+_MANIFEST_MEMBERS: Final = ("datasetId", "version", "rowCount", "files", "constants", "volatileColumns", "digest")
+
+Wanted = Literal["snapshot", "changes"]
+
+
+class BuildChanged(StepRefused):
+    """The version was built again while it was being fetched; fetching it anew gives one whole build."""
+
+
+class Progress:
+    """Told of what goes on; this one keeps quiet. Subclass it to show a bar or lines."""
+
+    def line(self, text: str) -> None:
+        """Take a line that a person should see."""
+
+    def began(self, dataset_id: str, doing: str, total_bytes: int) -> None:
+        """Take the start of one dataset's step and how much there is to download."""
+
+    def moved(self, count: int) -> None:
+        """Take bytes that arrived."""
+
+    def ended(self, dataset_id: str) -> None:
+        """Take the end of a dataset's step."""
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """Fetches versions into a folder; `sleep` and `clock` are in seconds."""
+
+    client: Client
+    folder: Path
+    progress: Progress = field(default_factory=Progress)
+    reach: Reach = reach_nothing
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def delivery(self, dataset_id: str, version: int, files: VersionFiles, wanted: Wanted) -> Delivery:
+        """Fetch what a load or the changes of a version need.
+
+        Raises StepRefused for files that are not what was announced, BuildChanged where the version was built again,
+        RetryLater where the files cannot be had now, Reload where they are gone.
+        """
+        parts = files["snapshot"] if wanted == "snapshot" else [*files["changes"], *files["backfill"]]
+        documents = [files["schema"], files["manifest"]]
+        self.progress.began(dataset_id, wanted, sum(file["sizeBytes"] for file in parts))
+        fetching = _Fetching(self, dataset_id, version, {file["path"]: file for file in (*documents, *parts)})
+        schema = cast(Schema, _document(fetching.get(files["schema"], DOCUMENT_BYTES_MOST), _SCHEMA_MEMBERS))
+        manifest = cast(
+            VersionManifest, _document(fetching.get(files["manifest"], DOCUMENT_BYTES_MOST), _MANIFEST_MEMBERS)
+        )
+        _check_documents(dataset_id, version, schema, manifest, parts)
+        paths = {file["path"]: fetching.get(file, PART_BYTES_MOST) for file in parts}
+        return Delivery(
+            dataset_id=dataset_id,
+            version=version,
+            schema=schema,
+            row_count=manifest["rowCount"],
+            constants={} if wanted == "snapshot" else manifest["constants"],
+            snapshot=_of_kind(paths, "snapshot"),
+            changes=_of_kind(paths, "changes"),
+            backfill=_of_kind(paths, "backfill"),
+        )
+
+    def manifest(self, dataset_id: str, version: int, file: FileLink) -> VersionManifest:
+        """Fetch a version's `manifest.json` alone."""
+        fetching = _Fetching(self, dataset_id, version, {file["path"]: file})
+        return cast(VersionManifest, _document(fetching.get(file, DOCUMENT_BYTES_MOST), _MANIFEST_MEMBERS))
+
+    def drop(self, delivery: Delivery) -> None:
+        """Remove the parts of a version that is in its table."""
+        for path in delivery.paths:
+            path.unlink(missing_ok=True)
+
+    def drop_all(self) -> None:
+        """Remove everything that was fetched."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
+@dataclass
+class _Fetching:
+    """The files of one version on their way, with the links that hold now."""
+
+    downloads: Downloads
+    dataset_id: str
+    version: int
+    links: dict[str, FileLink]
+
+    def get(self, file: FileLink, most: int) -> Path:
+        """Give the path of a file's checked bytes, downloading what is missing."""
+        sha256, size = file["sha256"], file["sizeBytes"]
+        if not _SHA256.fullmatch(sha256) or not 0 <= size <= most:
+            raise StepRefused(f"{file['path']} is announced with {size} bytes and sha256 {sha256!r}: refused")
+        whole = self.downloads.folder / sha256
+        if not (whole.exists() and whole.stat().st_size == size):
+            self.downloads.folder.mkdir(parents=True, exist_ok=True)
+            self._fetch(file, whole.with_suffix(".partial"))
+            whole.with_suffix(".partial").rename(whole)
+            self.downloads.reach("sync.part_downloaded")
+        return whole
+
+    def _fetch(self, file: FileLink, partial: Path) -> None:
+        """Download one file to its end; raises StepRefused once going on brings no more bytes."""
+        idle, renewed = 0, False
+        while True:
+            had = _size(partial)
+            try:
+                if self._attempt(file, partial):
+                    return
+                idle, problem, wait = idle + _TRIES // 2, _WRONG_SUM, 0.0
+            except LinkExpired as expired:
+                if renewed and _size(partial) <= had:
+                    raise StepRefused(f"{file['path']}: {expired.message}") from expired
+                self._renew()
+                renewed = True
+                continue
+            except (FixRequest, BadAnswer) as wrong:
+                partial.unlink(missing_ok=True)
+                idle, problem, wait = idle + 1, wrong.message, 0.0
+            except RetryLater as later:
+                idle = 0 if _size(partial) > had else idle + 1
+                problem, wait = later.message, max(later.retry_after or 0.0, _FIRST_PAUSE * 2**idle)
+            renewed = renewed and _size(partial) <= had
+            if idle >= _TRIES:
+                raise StepRefused(f"{file['path']}: {problem}")
+            self.downloads.sleep(wait)
+
+    def _attempt(self, file: FileLink, partial: Path) -> bool:
+        """Go on with a file to its end; False where the bytes are not the announced ones, which are dropped then."""
+        had, etag = _size(partial), partial.with_suffix(".etag")
+        if had > file["sizeBytes"]:
+            partial.unlink()
+            had = 0
+        if had < file["sizeBytes"] or had == 0:
+            known = etag.read_text("ascii") if had and etag.exists() else None
+            with self.downloads.client.http.stream(self.links[file["path"]]["url"], had, known) as download:
+                if download.etag is not None and download.etag.isascii():
+                    etag.write_text(download.etag, "ascii")
+                self._write(file, partial, download)
+        if _sha256(partial) == file["sha256"] and _size(partial) == file["sizeBytes"]:
+            etag.unlink(missing_ok=True)
+            return True
+        partial.unlink()
+        etag.unlink(missing_ok=True)
+        return False
+
+    def _write(self, file: FileLink, partial: Path, download: Download) -> None:
+        if download.total is not None and download.total != file["sizeBytes"]:
+            raise BadAnswer(f"{file['path']} has another size than announced.", code="bad_answer")
+        with partial.open("r+b" if download.start else "wb") as out:
+            out.seek(download.start)
+            out.truncate()
+            self._pour(file, out, download)
+
+    def _pour(self, file: FileLink, out: BinaryIO, download: Download) -> None:
+        written, mark, since = download.start, download.start, self.downloads.clock()
+        for chunk in download.chunks:
+            written += len(chunk)
+            if written > file["sizeBytes"]:
+                raise BadAnswer(f"{file['path']} is longer than announced.", code="bad_answer")
+            out.write(chunk)
+            self.downloads.progress.moved(len(chunk))
+            if self.downloads.clock() - since >= _STALLED_SECONDS:
+                if written - mark < _STALLED_BYTES:
+                    raise RetryLater(f"{file['path']} arrives too slowly: try again.", code="no_answer")
+                mark, since = written, self.downloads.clock()
+        if written < file["sizeBytes"]:
+            raise RetryLater(f"{file['path']} ended early: try again.", code="no_answer")
+
+    def _renew(self) -> None:
+        """Ask for fresh links to every file that is not here yet; raises BuildChanged for other bytes."""
+        missing = [path for path, link in self.links.items() if not (self.downloads.folder / link["sha256"]).exists()]
+        versions = self.downloads.client.feeds.datasets.versions
+        for start in range(0, len(missing), LINKS_PER_CALL):
+            names = missing[start : start + LINKS_PER_CALL]
+            for fresh in versions.links(self.dataset_id, self.version, files=names)["files"]:
+                self._take(fresh)
+        self.downloads.reach("sync.links_renewed")
+
+    def _take(self, fresh: SignedFile) -> None:
+        link = self.links.get(fresh["file"])
+        if link is None:
+            return
+        if fresh["sha256"] != link["sha256"]:
+            raise BuildChanged(f"version {self.version} was built again while it was fetched")
+        link = cast(FileLink, {**link, "url": fresh["url"]})
+        self.links[fresh["file"]] = link
+
+
+def files_by_name(downloads: Downloads, dataset_id: str, version: int) -> VersionFiles:
+    """Give links to a version's snapshot by name, where the version itself is past retention (D12.1).
+
+    Raises Reload where the snapshot is gone too.
+    """
+    sign = downloads.client.feeds.datasets.versions.links
+    documents = {
+        file["file"]: file for file in sign(dataset_id, version, files=["schema.json", "manifest.json"])["files"]
+    }
+    if len(documents) < 2:
+        raise Reload("The version is past retention: load the current one.", code="expired")
+    manifest = downloads.manifest(dataset_id, version, _linked(documents["manifest.json"]))
+    names = [file["path"] for file in manifest["files"] if file["path"].startswith("snapshot/")]
+    parts: list[FileLink] = []
+    for start in range(0, len(names), LINKS_PER_CALL):
+        signed = sign(dataset_id, version, files=names[start : start + LINKS_PER_CALL])
+        if signed["missing"]:
+            raise Reload("The version's snapshot is past retention: load the current one.", code="expired")
+        parts += [_linked(file) for file in signed["files"]]
+    return {
+        "snapshot": parts,
+        "changes": [],
+        "backfill": [],
+        "idMap": [],
+        "schema": _linked(documents["schema.json"]),
+        "manifest": _linked(documents["manifest.json"]),
+        "attachments": [],
+        "expiresAt": "",
+    }
+
+
+def _linked(file: SignedFile) -> FileLink:
+    return cast(FileLink, {**file, "path": file["file"]})
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _document(path: Path, members: Sequence[str]) -> dict[str, Any]:
+    """Read a JSON document that was fetched and has these members."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as problem:
+        raise StepRefused("schema.json or manifest.json of the version is not JSON") from problem
+    if not isinstance(value, dict) or not all(member in value for member in members):
+        raise StepRefused(f"schema.json or manifest.json of the version lacks one of {', '.join(members)}")
+    return value
+
+
+def _check_documents(
+    dataset_id: str, version: int, schema: Schema, manifest: VersionManifest, parts: Sequence[FileLink]
+) -> None:
+    """Refuse documents of another version, and parts that the version manifest does not list: another build."""
+    if manifest["datasetId"] != dataset_id or manifest["version"] != version or schema["datasetId"] != dataset_id:
+        raise StepRefused(f"the files of version {version} are those of another version")
+    listed = {file["path"]: file["sha256"] for file in manifest["files"]}
+    if any(listed.get(part["path"]) != part["sha256"] for part in parts):
+        raise BuildChanged(f"version {version} was built again while it was fetched")
+
+
+def _of_kind(paths: dict[str, Path], kind: str) -> tuple[Path, ...]:
+    return tuple(path for name, path in sorted(paths.items()) if name.startswith(f"{kind}/"))

@@ -1,0 +1,280 @@
+"""One run of sync: reads the manifest or the log, has the datasets' steps performed, stores the cursor last (D11.2).
+
+Named steps for `reach`: sync.manifest_read, sync.events_read, sync.part_downloaded, sync.links_renewed, sync.opened,
+sync.rows_written, sync.before_commit, sync.after_commit, sync.cursor_stored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ploti._client import Client
+from ploti.contract.digest import Digest
+from ploti.contract.events import EVENTS_PER_PAGE_MOST, Event, event_number
+from ploti.contract.resources import FileLink, SubscriptionManifest
+from ploti.errors import BadAnswer, PlotiError, Reload
+from ploti.sync.download import Downloads, Progress
+from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
+from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notice
+from ploti.sync.target import DatasetInfo, Reach, StepRefused, SyncError, Target, reach_nothing
+
+_EVENTS_PER_ROUND: Final = 10 * EVENTS_PER_PAGE_MOST
+_RELOADS_MOST: Final = 2
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """What a run did: datasets by id; those that nothing happened to are left out unless they are kept back."""
+
+    subscription_id: str
+    cursor: str
+    datasets: tuple[DatasetReport, ...]
+
+    @property
+    def behind(self) -> tuple[DatasetReport, ...]:
+        """Datasets that could not be brought up to date."""
+        return tuple(each for each in self.datasets if each.held.state == "behind")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Whether a table equals its loaded version; `buckets` are those that differ, `problem` why none was compared."""
+
+    dataset_id: str
+    version: int | None
+    records: int = 0
+    buckets: tuple[str, ...] = ()
+    problem: str | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether every bucket agrees."""
+        return self.problem is None and not self.buckets
+
+
+def sync(
+    client: Client,
+    subscription_id: str,
+    target: Target,
+    *,
+    on_major: OnMajor = "pause",
+    progress: Progress | None = None,
+    reach: Reach = reach_nothing,
+    downloads: Downloads | None = None,
+) -> SyncReport:
+    """Bring a target up to date with a subscription and tell what moved.
+
+    One dataset's trouble is in the report (`behind`), not raised. Raises SyncError where the target cannot be used and
+    PlotiError where the API cannot be reached or refuses; the cursor stays then, and the next run goes on from there.
+    """
+    fetching = downloads or Downloads(client, target.downloads, progress or Progress(), reach)
+    with target.lock():
+        state = target.state()
+        if state.subscription_id not in {None, subscription_id}:
+            raise SyncError(f"This target follows {state.subscription_id}: use another one for {subscription_id}.")
+        run = Run(client, subscription_id, target, fetching, on_major, dict(state.datasets))
+        if state.cursor is None:
+            target.record(subscription_id, None, ())
+            cursor = _from_manifest(run)
+        else:
+            cursor = state.cursor
+            _retry(run, cursor)
+        cursor = _follow(run, cursor)
+        report = _report(run, cursor)
+        if not report.behind:
+            fetching.drop_all()
+        return report
+
+
+def resync(
+    client: Client, target: Target, dataset_id: str, *, progress: Progress | None = None, reach: Reach = reach_nothing
+) -> DatasetReport:
+    """Load a dataset's current version whatever is held, and accept its MAJOR schema from now on (D11.5).
+
+    Raises SyncError for a dataset that the target does not follow or cannot load, PlotiError for the API's refusals.
+    """
+    fetching = Downloads(client, target.downloads, progress or Progress(), reach)
+    with target.lock():
+        state = target.state()
+        held = state.datasets.get(dataset_id)
+        if held is None or state.subscription_id is None or not held.followed:
+            raise SyncError(f"{dataset_id} is not followed here: `ploti sync status` lists what is.")
+        run = Run(client, state.subscription_id, target, fetching, "apply", dict(state.datasets))
+        load(run, replace(held, version=None), Load(dataset_id, None, "asked for", held.position))
+        return replace(run.reports[dataset_id], from_version=held.version)
+
+
+def verify(client: Client, target: Target, *, progress: Progress | None = None) -> list[Verified]:
+    """Compare each table with the digest of its loaded version, by bucket of record id (D5.6, D11.5)."""
+    fetching = Downloads(client, target.downloads, progress or Progress())
+    held = [each for _, each in sorted(target.state().datasets.items()) if each.version is not None]
+    found = [_verified(fetching, target, each) for each in held]
+    fetching.drop_all()
+    return found
+
+
+def _verified(fetching: Downloads, target: Target, held: Held) -> Verified:
+    assert held.version is not None
+    try:
+        signed = fetching.client.feeds.datasets.versions.links(held.dataset_id, held.version, files=["manifest.json"])
+        if not signed["files"]:
+            return Verified(held.dataset_id, held.version, problem="the version's manifest is not to be had any more")
+        link: FileLink = {**signed["files"][0], "path": "manifest.json"}  # type: ignore[typeddict-unknown-key]
+        manifest = fetching.manifest(held.dataset_id, held.version, link)
+        own = target.digest(held.dataset_id, manifest["volatileColumns"])
+    except (PlotiError, StepRefused) as problem:
+        return Verified(held.dataset_id, held.version, problem=str(problem))
+    buckets = own.differing(Digest.from_wire(manifest["digest"]))
+    return Verified(held.dataset_id, held.version, own.records, tuple(buckets))
+
+
+def _report(run: Run, cursor: str) -> SyncReport:
+    for held in list(run.held.values()):
+        if held.state in {"behind", "paused"} and held.dataset_id not in run.reports:
+            run.tell(held)
+    return SyncReport(run.subscription_id, cursor, tuple(run.reports[name] for name in sorted(run.reports)))
+
+
+def _store(run: Run, cursor: str) -> None:
+    """Store the cursor with the state of every dataset whose rows did not move, as one transaction (D11.4)."""
+    moved = run.unstored()
+    run.target.record(run.subscription_id, cursor, moved)
+    run.stored.update({held.dataset_id: held for held in moved})
+    run.downloads.reach("sync.cursor_stored")
+
+
+def _retry(run: Run, cursor: str) -> None:
+    """Take up what an earlier run left behind, kept back, or was refused (D11.4)."""
+    for held in list(run.held.values()):
+        if held.state in {"behind", "paused", "leaving"}:
+            bring(run, held, CatchUp(run))
+    if run.unstored():
+        _store(run, cursor)
+
+
+# the manifest
+
+
+def _from_manifest(run: Run) -> str:
+    """Load what a subscription manifest lists, then store its cursor; gives the cursor."""
+    manifest = _read_manifest(run)
+    run.downloads.reach("sync.manifest_read")
+    cursor = _event_number(manifest["eventCursor"])
+    run.infos.update(_infos(run, [each["datasetId"] for each in manifest["datasets"]]))
+    for given in manifest["datasets"]:
+        held = run.of(given["datasetId"])
+        step = after_manifest(held, given["version"], given["schemaVersion"], cursor, run.on_major)
+        bring(run, replace(held, position=cursor - 1), _Listed(step), given)
+    for missing in manifest["unavailable"]:
+        _unavailable(run, run.of(missing["datasetId"]), missing["reason"], cursor)
+    named = {each["datasetId"] for each in [*manifest["datasets"], *manifest["unavailable"]]}
+    for held in list(run.held.values()):
+        if held.dataset_id not in named and held.state != "left":
+            run.tell(after(held, Leave(held.dataset_id, "not in the subscription any more", cursor)))
+    _store(run, manifest["eventCursor"])
+    return manifest["eventCursor"]
+
+
+def _read_manifest(run: Run) -> SubscriptionManifest:
+    manifest = run.client.feeds.subscriptions.manifest(run.subscription_id)
+    if manifest["nextCursor"] is not None:
+        raise BadAnswer("The manifest is not whole: report it.", code="bad_answer")
+    return manifest
+
+
+def _unavailable(run: Run, held: Held, reason: str, cursor: int) -> None:
+    """Take in a dataset that cannot be loaded now; rows that it has already go on being followed."""
+    if held.followed and held.version is not None:
+        run.held[held.dataset_id] = replace(held, position=cursor)
+    elif reason == "rebuilding":
+        run.tell(replace(held, state="behind", reason="its files are being rebuilt", position=cursor))
+    else:
+        run.tell(after(held, Wait(held.dataset_id, f"no released version yet ({reason})", cursor)))
+
+
+def _infos(run: Run, listed: Sequence[str]) -> dict[str, DatasetInfo]:
+    """Read titles, sources and licences of many datasets in a few calls, where any is to be loaded."""
+    if all(run.of(name).version is not None for name in listed):
+        return {}
+    pages = run.client.feeds.datasets.iter(subscription=run.subscription_id)
+    return {dataset["id"]: DatasetInfo.of(dataset) for dataset in pages}
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """Chooses the step that a manifest asks for, until it was done or refused."""
+
+    step: Step
+
+    def __call__(self, held: Held) -> Step | None:
+        return self.step if held.position < self.step.through else None
+
+
+# the log
+
+
+def _follow(run: Run, cursor: str) -> str:
+    """Go through the log to its end, round by round; gives the cursor that was stored last."""
+    reloads = 0
+    while True:
+        try:
+            events, following = _read_events(run, cursor)
+        except Reload:
+            reloads += 1
+            if reloads > _RELOADS_MOST:
+                raise
+            cursor = _from_manifest(run)
+            continue
+        run.downloads.reach("sync.events_read")
+        if following == cursor:
+            return cursor
+        _go_through(run, events)
+        _store(run, following)
+        cursor = following
+
+
+def _read_events(run: Run, cursor: str) -> tuple[list[Event], str]:
+    """Read up to a round of events and the cursor after them; raises BadAnswer for a cursor that does not go on."""
+    events: list[Event] = []
+    while len(events) < _EVENTS_PER_ROUND:
+        page = run.client.feeds.subscriptions.events(run.subscription_id, cursor=cursor, limit=EVENTS_PER_PAGE_MOST)
+        following = page["nextCursor"]
+        gone_on = _event_number(following) - _event_number(cursor)
+        if gone_on < 0 or (page["events"] and gone_on == 0):
+            raise BadAnswer("The log's cursor does not go on: report it.", code="bad_answer")
+        events += page["events"]
+        if gone_on == 0:
+            break
+        cursor = following
+    return events, cursor
+
+
+def _event_number(cursor: str) -> int:
+    number = event_number(cursor)
+    if number is None:
+        raise BadAnswer(f"The API gave the cursor {cursor!r}: report it.", code="bad_answer")
+    return number
+
+
+def _go_through(run: Run, events: Sequence[Event]) -> None:
+    """Perform what a round of events asks for, dataset by dataset in the order of their first event."""
+    by_dataset: dict[str, list[Event]] = {}
+    for event in events:
+        by_dataset.setdefault(event["data"]["datasetId"], []).append(event)
+    for dataset_id, own in by_dataset.items():
+        bring(run, run.of(dataset_id), _Log(own, run.on_major))
+        notices = tuple(line for event in own if (line := notice(event)) is not None)
+        if notices:
+            run.tell(run.of(dataset_id))
+            run.reports[dataset_id] = replace(run.reports[dataset_id], notices=notices)
+
+
+@dataclass(frozen=True)
+class _Log:
+    """Chooses the steps that a dataset's events ask for."""
+
+    events: Sequence[Event]
+    on_major: OnMajor
+
+    def __call__(self, held: Held) -> Step | None:
+        return next_step(held, self.events, self.on_major)

@@ -1,0 +1,260 @@
+"""Performs the steps of one dataset and turns its trouble into a state, so that the others go on (D11.4)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ploti._client import Client
+from ploti.contract.resources import ManifestDataset, Version, VersionFiles
+from ploti.errors import NoAnswer, NotAllowed, NotDelivered, NotFound, PlotiError, Reload
+from ploti.sync.download import BuildChanged, Downloads, Wanted, files_by_name
+from ploti.sync.plan import (
+    Apply,
+    Held,
+    Leave,
+    Load,
+    OnMajor,
+    Pass,
+    Pause,
+    Step,
+    Wait,
+    accepts,
+    after,
+    catch_up,
+    major_of,
+)
+from ploti.sync.target import DatasetInfo, Delivery, Moved, RowsDiffer, StepBlocked, StepRefused, Target
+
+_STOPPING_CODES: Final = frozenset({"rate_limited", "plan_unavailable"})
+Choose = Callable[[Held], Step | None]
+"""Gives the next step from what is held now; None where there is none."""
+
+
+@dataclass(frozen=True)
+class DatasetReport:
+    """What a run did for one dataset; `moved` is None where no rows moved."""
+
+    dataset_id: str
+    from_version: int | None
+    held: Held
+    reloaded: bool = False
+    moved: Moved | None = None
+    notices: tuple[str, ...] = ()
+
+
+@dataclass
+class Run:
+    """One run's tools, what is held, and what became of each dataset so far."""
+
+    client: Client
+    subscription_id: str
+    target: Target
+    downloads: Downloads
+    on_major: OnMajor
+    held: dict[str, Held]
+    stored: dict[str, Held] = field(default_factory=dict)
+    infos: dict[str, DatasetInfo] = field(default_factory=dict)
+    reports: dict[str, DatasetReport] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.stored.update(self.held)
+
+    def of(self, dataset_id: str) -> Held:
+        """Give what is held of a dataset."""
+        return self.held.get(dataset_id, Held(dataset_id))
+
+    def tell(self, held: Held, moved: Moved | None = None, *, reloaded: bool = False) -> Held:
+        """Take in what became of a dataset; with `moved`, the target has it already."""
+        name = held.dataset_id
+        before = self.reports.get(name) or DatasetReport(name, self.of(name).version, held)
+        self.held[name] = held
+        if moved is not None:
+            self.stored[name] = held
+        self.reports[name] = replace(
+            before, held=held, reloaded=before.reloaded or reloaded, moved=_sum(before.moved, moved)
+        )
+        return held
+
+    def unstored(self) -> list[Held]:
+        """List what the target does not know yet, positions aside."""
+        return [
+            held
+            for name, held in self.held.items()
+            if name not in self.stored or replace(self.stored[name], position=held.position) != held
+        ]
+
+
+def _sum(before: Moved | None, moved: Moved | None) -> Moved | None:
+    if before is None or moved is None:
+        return moved or before
+    return Moved(moved.rows, before.added + moved.added, before.changed + moved.changed, before.removed + moved.removed)
+
+
+def bring(run: Run, held: Held, choose: Choose, given: ManifestDataset | None = None) -> Held:
+    """Perform a dataset's steps until none is left or one fails; `given` has links that a manifest brought.
+
+    Raises what concerns every dataset alike: the API out of reach or refusing the key, a target that cannot be used.
+    """
+    while True:
+        step: Step | None = None
+        try:
+            step = choose(held)
+            if step is None:
+                return held
+            held = _perform(run, held, step, given)
+        except (NotDelivered, NotFound) as refusal:
+            through = held.position if step is None else step.through
+            held = run.tell(replace(held, state="leaving", reason=refusal.message, position=through))
+            if step is None:
+                return held
+        except StepBlocked as blocked:
+            return run.tell(replace(held, state="paused", reason=str(blocked)))
+        except (PlotiError, StepRefused, OSError) as trouble:
+            if isinstance(trouble, NotAllowed | NoAnswer) or getattr(trouble, "code", None) in _STOPPING_CODES:
+                raise
+            return run.tell(replace(held, state="behind", reason=str(trouble)))
+        finally:
+            run.downloads.progress.ended(held.dataset_id)
+
+
+def _perform(run: Run, held: Held, step: Step, given: ManifestDataset | None) -> Held:
+    match step:
+        case Load():
+            return load(run, held, step, given)
+        case Apply():
+            return _apply(run, held, step)
+        case Pause() | Leave() | Wait():
+            return run.tell(after(held, step))
+        case Pass():
+            run.held[held.dataset_id] = after(held, step)
+            return run.held[held.dataset_id]
+
+
+def load(run: Run, held: Held, step: Load, given: ManifestDataset | None = None) -> Held:
+    """Load a snapshot: the step's version, or the current one where it names none or that one is gone (`410`)."""
+    if step.version is not None:
+        try:
+            if given is not None and given["version"] == step.version:
+                return _load_files(run, held, step, given["files"])
+            return _load_version(run, held, step)
+        except Reload:
+            pass
+    return _load_current(run, held, replace(step, version=None))
+
+
+def _load_version(run: Run, held: Held, step: Load) -> Held:
+    assert step.version is not None
+    return _load_files(run, held, step, _files(run, held.dataset_id, step.version))
+
+
+def _load_current(run: Run, held: Held, step: Load) -> Held:
+    """Load the current version, or the last one of the MAJOR that the table accepts (D11.4)."""
+    dataset = run.client.feeds.datasets.get(held.dataset_id)
+    run.infos[held.dataset_id] = DatasetInfo.of(dataset)
+    current = dataset["current"]
+    if current is None:
+        raise StepRefused("it has no current version now: the next run tries again")
+    if not accepts(held, current["schemaVersion"], run.on_major):
+        return _load_last_accepted(run, held, step)
+    if held.followed and held.version is not None and current["version"] < held.version:
+        return run.tell(replace(held, position=step.through))
+    try:
+        return _load_version(run, held, replace(step, version=current["version"]))
+    except Reload as gone:
+        raise StepRefused(f"version {current['version']} is being rebuilt: the next run tries again") from gone
+
+
+def _load_last_accepted(run: Run, held: Held, step: Load) -> Held:
+    listed = run.client.feeds.datasets.versions.iter(held.dataset_id, after=held.version)
+    newer = [version for version in listed if accepts(held, version["schemaVersion"], run.on_major)]
+    if not newer:
+        reason = f"its current version has another MAJOR schema than {held.accepted_major}.x"
+        return run.tell(after(held, Pause(held.dataset_id, reason, step.through)))
+    last = newer[-1]["version"]
+    try:
+        return _load_version(run, held, replace(step, version=last))
+    except Reload:
+        files = files_by_name(run.downloads, held.dataset_id, last)
+        return _load_files(run, held, replace(step, version=last), files)
+
+
+def _load_files(run: Run, held: Held, step: Load, files: VersionFiles) -> Held:
+    assert step.version is not None
+    delivery = _fetched(run, held.dataset_id, step.version, files, "snapshot")
+    info = run.infos.get(held.dataset_id) or DatasetInfo.of(run.client.feeds.datasets.get(held.dataset_id))
+    loaded = _holding(run, held, after(held, step), delivery)
+    moved = _into(run, delivery, lambda: run.target.load(delivery, loaded, info))
+    return run.tell(replace(loaded, rows=moved.rows), moved, reloaded=True)
+
+
+def _apply(run: Run, held: Held, step: Apply) -> Held:
+    """Apply a version's changes; a version that does not follow from the held one is loaded instead."""
+    fallback = Load(held.dataset_id, step.version, "changes do not apply", step.through)
+    try:
+        version = run.client.feeds.datasets.versions.get(held.dataset_id, step.version)
+        if version["resyncRequired"] or version["previousVersion"] != held.version:
+            return load(run, held, fallback)
+        delivery = _fetched(run, held.dataset_id, step.version, version["files"], "changes")
+    except Reload:
+        return _load_current(run, held, replace(fallback, version=None))
+    applied = _holding(run, held, after(held, step), delivery)
+    try:
+        moved = _into(run, delivery, lambda: run.target.apply(delivery, applied))
+    except RowsDiffer:
+        return load(run, held, fallback)
+    return run.tell(replace(applied, rows=moved.rows), moved)
+
+
+def _holding(run: Run, held: Held, reached: Held, delivery: Delivery) -> Held:
+    """Give what is held once a delivery is in the table; raises StepBlocked for a MAJOR that is not accepted."""
+    schema_version = delivery.schema["schemaVersion"]
+    if not accepts(held, schema_version, run.on_major):
+        raise StepBlocked(f"version {delivery.version} has schema {schema_version}, which is not accepted yet")
+    return replace(reached, schema_version=schema_version, accepted_major=major_of(schema_version))
+
+
+def _fetched(run: Run, dataset_id: str, version: int, files: VersionFiles, wanted: Wanted) -> Delivery:
+    try:
+        return run.downloads.delivery(dataset_id, version, files, wanted)
+    except BuildChanged:
+        return run.downloads.delivery(dataset_id, version, _files(run, dataset_id, version), wanted)
+
+
+def _files(run: Run, dataset_id: str, version: int) -> VersionFiles:
+    return run.client.feeds.datasets.versions.get(dataset_id, version)["files"]
+
+
+def _into(run: Run, delivery: Delivery, step: Callable[[], Moved]) -> Moved:
+    """Bring a delivery into the target; its parts are not kept, whether it went well or was refused."""
+    try:
+        moved = step()
+    except StepRefused:
+        run.downloads.drop(delivery)
+        raise
+    run.downloads.drop(delivery)
+    return moved
+
+
+@dataclass
+class CatchUp:
+    """Chooses the steps that bring a dataset to its current version, reading the version list once."""
+
+    run: Run
+    versions: list[Version] | None = None
+    begun: bool = False
+
+    def __call__(self, held: Held) -> Step | None:
+        """Give the next step; None once there is nothing more to do."""
+        if self.begun and held.state in {"leaving", "paused", "waiting"}:
+            return None
+        self.begun = True
+        dataset = self.run.client.feeds.datasets.get(held.dataset_id)
+        if self.versions is None:
+            listed = self.run.client.feeds.datasets.versions.iter(held.dataset_id, after=held.version)
+            self.versions = [] if dataset["current"] is None else list(listed)
+        step = catch_up(held, dataset["current"], self.versions, self.run.on_major)
+        if not isinstance(step, Pass):
+            return step
+        if held.state != "ok":
+            self.run.tell(replace(held, state="ok", reason=None))
+        return None

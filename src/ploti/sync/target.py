@@ -1,0 +1,187 @@
+"""What every sync target offers, and the values that go into it and come out (D11.2 to D11.9)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from ploti.contract.digest import Digest
+from ploti.contract.files import GEOMETRY, RESERVED_PREFIX
+from ploti.contract.resources import Dataset, Schema
+from ploti.sync.plan import Held
+
+LAYOUT: Final = 1
+"""Version of the tables `_ploti_sync` and `_ploti_datasets`; a target with another one is refused."""
+
+Reach = Callable[[str], None]
+"""Called with the name of each step as it is reached, for tests that stop a run there."""
+Say = Callable[[str], None]
+"""Takes one line for a person, such as who is being waited for."""
+
+
+def reach_nothing(step: str) -> None:
+    """Pass every named step."""
+
+
+def say_nothing(line: str) -> None:
+    """Keep every line quiet."""
+
+
+class SyncError(Exception):
+    """Sync cannot go on; the message says what to do next."""
+
+
+class TargetBusy(SyncError):
+    """Another process uses the target for longer than sync waits."""
+
+
+class TargetUnusable(SyncError):
+    """The target is not one that this sync can write to."""
+
+
+class StepRefused(SyncError):
+    """One dataset's step cannot be done; others go on and this one is marked `behind`."""
+
+
+class StepBlocked(StepRefused):
+    """Something of the user's own, named in the message, stands in the way; the dataset pauses (D11.3)."""
+
+
+class RowsDiffer(StepRefused):
+    """After the changes the table has not the rows that the version has; it needs a reload."""
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What `_ploti_datasets` says of a dataset beside its position (D11.7)."""
+
+    title: str
+    place_id: str | None
+    place_name: str | None
+    topic: str | None
+    publisher: str | None
+    source_url: str | None
+    license_id: str | None
+    license_attribution: str | None
+    license_url: str | None
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "DatasetInfo":
+        """Take it from the API's dataset."""
+        terms = dataset.get("license") or {"id": None, "attribution": None, "url": None}
+        return cls(
+            title=dataset["title"],
+            place_id=dataset["place"]["id"],
+            place_name=dataset["place"]["name"],
+            topic=dataset["topic"],
+            publisher=dataset["source"]["publisher"],
+            source_url=dataset["source"]["url"],
+            license_id=terms["id"],
+            license_attribution=terms["attribution"],
+            license_url=terms["url"],
+        )
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A version's files on this machine, sizes and checksums already checked."""
+
+    dataset_id: str
+    version: int
+    schema: Schema
+    row_count: int
+    constants: Mapping[str, Any]
+    snapshot: tuple[Path, ...] = ()
+    changes: tuple[Path, ...] = ()
+    backfill: tuple[Path, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file of it."""
+        return (*self.snapshot, *self.changes, *self.backfill)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Rows that one step brought into a table; a reload counts none but the table's new rows."""
+
+    rows: int
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """What a target says of itself; `cursor` None until the first load is whole."""
+
+    subscription_id: str | None
+    cursor: str | None
+    datasets: Mapping[str, Held]
+
+
+@dataclass(frozen=True)
+class DatasetStatus:
+    """One row of `ploti sync status`."""
+
+    held: Held
+    title: str | None
+    place_id: str | None
+    loaded_at: str | None
+
+
+class Target(Protocol):
+    """A database that follows one subscription.
+
+    Each of `load`, `apply` and `record` is one transaction: rows, loaded version and position move together or not at
+    all, and no reader ever sees a part of it (D11.2, D11.3).
+    """
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
+
+    def state(self) -> TargetState:
+        """Read subscription, cursor and what is held; an empty state where nothing was synced yet."""
+
+    def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
+        """Replace a dataset's rows by the snapshot and store `held`, as one transaction.
+
+        Raises StepRefused for files that break the contract, StepBlocked for a user's view in the way.
+        """
+
+    def apply(self, delivery: Delivery, held: Held) -> Moved:
+        """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction.
+
+        Raises RowsDiffer where the result has not the version's number of rows, else as `load`.
+        """
+
+    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+        """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
+
+    def note(self, infos: Mapping[str, DatasetInfo]) -> None:
+        """Store what the API says of datasets that are in the target already."""
+
+    def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a table without volatile columns (D5.6); raises StepRefused where there is none."""
+
+    def status(self) -> list[DatasetStatus]:
+        """List the datasets, followed ones and those that left, by id."""
+
+    @property
+    def downloads(self) -> Path:
+        """Folder beside the target for files on their way into it."""
+
+
+def check_columns(schema: Schema) -> None:
+    """Refuse a schema that no table can have: reserved names, or names that differ by case alone (D2.1)."""
+    seen: set[str] = set()
+    for column in schema["columns"]:
+        folded = column["name"].casefold()
+        if folded.startswith(RESERVED_PREFIX) or not folded or "\0" in folded:
+            raise StepRefused(f"Column name {column['name']!r} is reserved or empty: tell the publisher of the feed.")
+        if (column["name"] == GEOMETRY) != (column["type"] == "geometry"):
+            raise StepRefused(f"Column {column['name']!r} of type {column['type']} breaks the rule for shapes.")
+        if folded in seen:
+            raise StepRefused(f"Column {column['name']!r} is there twice: tell the publisher of the feed.")
+        seen.add(folded)

@@ -1,0 +1,131 @@
+"""The shape of a dataset's table in DuckDB, and what users built on it (D11.3, D11.9)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+from ploti.contract.files import GEOMETRY
+from ploti.contract.resources import Column, Schema
+from ploti.contract.values import STORAGE_TYPES, ColumnType
+from ploti.sync.target import StepBlocked
+from ploti.sync.targets._duckdb_file import first_line, literal, quoted
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table as it is: its columns with DuckDB's types, in order; a user may have added some."""
+
+    table: str
+    columns: Mapping[str, str]
+
+    def widens_to(self, wanted: Mapping[str, ColumnType], delivered: Mapping[str, ColumnType]) -> bool:
+        """Tell whether adding columns is all that a new schema asks for; `delivered` are the columns sent before."""
+        kept = all(self.columns.get(name, _stored(type_)) == _stored(type_) for name, type_ in wanted.items())
+        return kept and delivered.keys() <= wanted.keys()
+
+
+def _stored(type_: ColumnType) -> str:
+    return STORAGE_TYPES[type_].duckdb
+
+
+def shape_of(db: duckdb.DuckDBPyConnection, table: str) -> Shape | None:
+    """Read the shape of a table; None where there is none."""
+    rows = db.execute(
+        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
+        "AND schema_name = current_schema() AND table_name = ? ORDER BY column_index",
+        [table],
+    ).fetchall()
+    return Shape(table, dict(rows)) if rows else None
+
+
+def bring_shape(
+    db: duckdb.DuckDBPyConnection,
+    schema: Schema,
+    shape: Shape | None,
+    columns: Mapping[str, ColumnType],
+    known: Schema | None,
+) -> None:
+    """Make the table, or add the columns that it lacks; raises StepBlocked for a table that sync did not make."""
+    table = schema["datasetId"]
+    if shape is None:
+        _create(db, table, {name: _stored(type_) for name, type_ in columns.items()})
+    elif known is None:
+        raise StepBlocked(f"a table {table} that sync did not make is there already: rename or drop it")
+    else:
+        for name, type_ in columns.items():
+            if name not in shape.columns:
+                db.execute(f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {_stored(type_)}")
+    if shape is None or known is None or schema["columns"] != known["columns"]:
+        _describe(db, schema)
+
+
+def rebuild_shape(
+    db: duckdb.DuckDBPyConnection,
+    schema: Schema,
+    shape: Shape,
+    columns: Mapping[str, ColumnType],
+    delivered: Mapping[str, ColumnType],
+) -> Sequence[str]:
+    """Make the table anew where columns went or changed type; gives the statements that bring its indexes back.
+
+    Columns that the user added stay, empty. Views follow the table by its name; raises StepBlocked for one that cannot.
+    """
+    table = shape.table
+    views = _views_on(db, table)
+    indexes = db.execute(
+        "SELECT sql FROM duckdb_indexes() WHERE database_name = current_database() AND table_name = ? AND sql <> ''",
+        [table],
+    ).fetchall()
+    own = {name: type_ for name, type_ in shape.columns.items() if name not in delivered and name not in columns}
+    db.execute(f"DROP TABLE {quoted(table)}")
+    _create(db, table, {**{name: _stored(type_) for name, type_ in columns.items()}, **own})
+    _describe(db, schema)
+    for view in views:
+        _probe(db, view, table)
+    return [row[0] for row in indexes]
+
+
+def _create(db: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str]) -> None:
+    body = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
+    db.execute(f"CREATE TABLE {quoted(table)} ({body})")
+
+
+def _views_on(db: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """Name the user's views that speak of a table."""
+    rows = db.execute(
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal AND contains(lower(sql), lower(?)) "
+        "AND database_name = current_database() AND view_name <> ?",
+        [table, f"{table}_geo"],
+    ).fetchall()
+    return [f"{quoted(schema)}.{quoted(view)}" for schema, view in rows]
+
+
+def _probe(db: duckdb.DuckDBPyConnection, view: str, table: str) -> None:
+    try:
+        db.execute(f"SELECT * FROM {view} LIMIT 0")
+    except duckdb.Error as error:
+        raise StepBlocked(
+            f"your view {view} cannot follow the new columns of {table} ({first_line(error)}): change or drop it, "
+            "then run sync again"
+        ) from error
+
+
+def _describe(db: duckdb.DuckDBPyConnection, schema: Schema) -> None:
+    """Bring comments on columns and the view that gives shapes as GEOMETRY."""
+    table = schema["datasetId"]
+    for column in schema["columns"]:
+        told = _comment(column)
+        db.execute(f"COMMENT ON COLUMN {quoted(table)}.{quoted(column['name'])} IS {literal(told) if told else 'NULL'}")
+    view = quoted(f"{table}_geo")
+    if any(column["name"] == GEOMETRY for column in schema["columns"]):
+        shaped = f"SELECT * REPLACE (ST_GeomFromWKB({quoted(GEOMETRY)}) AS {quoted(GEOMETRY)})"
+        db.execute(f"CREATE OR REPLACE VIEW {view} AS {shaped} FROM {quoted(table)}")
+    else:
+        db.execute(f"DROP VIEW IF EXISTS {view}")
+
+
+def _comment(column: Column) -> str:
+    source = column.get("sourceName")
+    told = [column.get("description", ""), f"Source column: {source}" if source else ""]
+    return " ".join(part for part in told if part)

@@ -1,0 +1,172 @@
+"""DuckDB target: one table per dataset in one file, rows and position in one transaction (D11.2, D11.9).
+
+Layout, beside the tables named by dataset id and the views `<dataset>_geo`:
+`_ploti_sync` (one row: subscription, cursor, layout) and `_ploti_datasets` (one row per dataset, left ones included).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+
+from ploti.contract.digest import Digest
+from ploti.sync.plan import Held
+from ploti.sync.target import (
+    DatasetInfo,
+    DatasetStatus,
+    Delivery,
+    Moved,
+    Reach,
+    Say,
+    StepBlocked,
+    StepRefused,
+    Target,
+    TargetState,
+    TargetUnusable,
+    check_columns,
+    reach_nothing,
+)
+from ploti.sync.targets import _duckdb_books as books
+from ploti.sync.targets._duckdb_digest import digest_of
+from ploti.sync.targets._duckdb_file import DuckFile, first_line
+from ploti.sync.targets._duckdb_rows import apply_changes, replace_rows
+
+
+def open_target(url: str, reach: Reach, say: Say) -> Target:
+    """Give the target of `duckdb:///file`; one slash more makes the path absolute."""
+    parts = urlsplit(url)
+    if parts.netloc or parts.query or len(parts.path) < 2:
+        raise TargetUnusable(
+            f"{url!r} names no file. Write duckdb:///records.duckdb, or duckdb:////data/records.duckdb"
+        )
+    return DuckTarget(DuckFile(Path(unquote(parts.path[1:])), say), reach)
+
+
+class DuckTarget:
+    """A DuckDB file that follows one subscription; open only while one dataset is worked on."""
+
+    def __init__(
+        self, file: DuckFile, reach: Reach = reach_nothing, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._file, self._reach, self._now = file, reach, now
+
+    @property
+    def downloads(self) -> Path:
+        """Folder beside the file for parts on their way into it."""
+        return self._file.beside(".downloads")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
+        return self._file.locked()
+
+    def state(self) -> TargetState:
+        """Read subscription, cursor and what is held."""
+        if not self._file.path.exists():
+            return TargetState(None, None, {})
+        with self._file.opened(read_only=True) as db:
+            return books.read_state(db)
+
+    def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
+        """Replace a dataset's rows by the snapshot and store `held`, as one transaction."""
+        check_columns(delivery.schema)
+        with self._transaction() as db:
+            known = books.read_schema(db, delivery.dataset_id)
+            moved = replace_rows(db, delivery, known)
+            self._reach("sync.rows_written")
+            books.write_dataset(db, held, {**_loaded(delivery, moved, self._now()), **_told(info)})
+        return moved
+
+    def apply(self, delivery: Delivery, held: Held) -> Moved:
+        """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction."""
+        check_columns(delivery.schema)
+        with self._transaction() as db:
+            known = books.read_schema(db, delivery.dataset_id)
+            if known is None:
+                raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
+            moved = apply_changes(db, delivery, known)
+            self._reach("sync.rows_written")
+            books.write_dataset(db, held, _loaded(delivery, moved, self._now()))
+        return moved
+
+    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+        """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
+        with self._transaction() as db:
+            for held in moved:
+                books.write_dataset(db, held, {})
+            books.write_cursor(db, subscription_id, cursor, self._now())
+
+    def note(self, infos: Mapping[str, DatasetInfo]) -> None:
+        """Store what the API says of datasets that are in the target already."""
+        with self._transaction() as db:
+            for dataset_id, info in infos.items():
+                books.update_dataset(db, dataset_id, asdict(info))
+
+    def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
+        with self._file.opened(read_only=True) as db:
+            schema = books.read_schema(db, dataset_id)
+            if schema is None:
+                raise StepRefused("no rows were loaded yet")
+            left_out = set(volatile)
+            types = {each["name"]: each["type"] for each in schema["columns"] if each["name"] not in left_out}
+            with _errors():
+                return digest_of(db, dataset_id, types)
+
+    def status(self) -> list[DatasetStatus]:
+        """List the datasets by id."""
+        if not self._file.path.exists():
+            return []
+        with self._file.opened(read_only=True) as db:
+            return books.read_status(db)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with self._file.opened() as db:
+            books.ensure_layout(db)
+            self._reach("sync.opened")
+            db.execute("BEGIN")
+            try:
+                with _errors():
+                    yield db
+                    self._reach("sync.before_commit")
+                    db.execute("COMMIT")
+            except BaseException:
+                with _ended():
+                    db.execute("ROLLBACK")
+                raise
+            self._reach("sync.after_commit")
+
+
+def _loaded(delivery: Delivery, moved: Moved, now: datetime) -> dict[str, Any]:
+    return {"rows": moved.rows, "loaded_at": now, "schema": books.schema_text(delivery.schema)}
+
+
+def _told(info: DatasetInfo | None) -> dict[str, Any]:
+    return {} if info is None else asdict(info)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turn DuckDB's errors into what the loop does next: stop for the file's own, refuse one step otherwise."""
+    try:
+        yield
+    except (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.OutOfMemoryException) as error:
+        raise TargetUnusable(f"DuckDB could not go on: {first_line(error)}") from error
+    except (duckdb.ConstraintException, duckdb.DependencyException, duckdb.CatalogException) as error:
+        raise StepBlocked(f"something of yours stands in the way: {first_line(error)}") from error
+    except duckdb.Error as error:
+        raise StepRefused(first_line(error)) from error
+
+
+@contextmanager
+def _ended() -> Iterator[None]:
+    """Allow for a transaction that DuckDB ended by itself when its commit failed."""
+    try:
+        yield
+    except duckdb.TransactionException:
+        return
