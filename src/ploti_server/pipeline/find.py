@@ -1,0 +1,255 @@
+"""Finds records again: by key, ledger, content, shape and agent, each step one to one, in this order (D4.4)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import pyarrow as pa
+
+from ploti.contract.files import RECORD_ID
+from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.matching import KeyFacts, MatchPlan, Side, own_types
+from ploti_server.domain.schema import Schema
+from ploti_server.ports import Tables
+from ploti_server.rows import ledger, match, shape_pairs
+from ploti_server.rows.match import ROW
+from ploti_server.rows.sql import null_of
+
+NO_SCORE = null_of("number")
+PAIRS_SCHEMA = pa.schema([pa.field(ROW, pa.int64()), pa.field(RECORD_ID, pa.string())])
+
+
+@dataclass(frozen=True)
+class Found:
+    """Tables of pairs by how records were found, and the tables of labels left over with their numbers of rows.
+
+    `compared` are queries for the pairs whose values have to be compared, with `_match` and `_score`.
+    """
+
+    keys: KeyFacts
+    left_new: str
+    left_old: str
+    new_count: int
+    old_count: int
+    pairs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    by: dict[str, int] = field(default_factory=lambda: {"key": 0, "ledger": 0, "content": 0, "agent": 0})
+    compared: tuple[str, ...] = ()
+
+    @property
+    def all_pairs(self) -> tuple[str, ...]:
+        """Tables of pairs, in the order of the steps."""
+        return tuple(table for tables in self.pairs.values() for table in tables)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What one matching works on: the new state, the version before it if any, and how they are compared."""
+
+    tables: Tables
+    dataset: Dataset
+    new: Side
+    old: Side | None
+    plan: MatchPlan
+
+    def count(self, table: str) -> int:
+        """Count a table's rows."""
+        return int(self.tables.one(f"SELECT count(*) AS found FROM {table}")["found"])
+
+
+def find(search: Search) -> Found:
+    """Pair the rows of `new` with the records of `old` and the ledger, as far as no agent is needed."""
+    tables, old = search.tables, search.old
+    keys = _key_facts(tables, search.new)
+    found = Found(keys, "new", "old", search.new.rows, old.rows if old else 0)
+    if old is None:
+        tables.define("left_new_rows", "SELECT * FROM new")
+        _make_identities(tables, search.new.schema, keys)
+        return found
+    return _keyed(search, found) if search.plan.keyed else _unkeyed(search, found)
+
+
+def _key_facts(tables: Tables, state: Side) -> KeyFacts:
+    """Count null and repeated keys of a state; leaves the table `repeated_new` where it has a key (D6.1)."""
+    key = state.schema.key_columns
+    if not key:
+        return KeyFacts()
+    tables.keep("repeated_new", match.repeated_keys("new", key))
+    duplicate = tables.one("SELECT CAST(COALESCE(SUM(r._rows), 0) AS BIGINT) AS found FROM repeated_new r")["found"]
+    null = tables.one(match.null_keys("new", key))["found"] if any(state.nulls.get(name) for name in key) else 0
+    return KeyFacts(null, duplicate)
+
+
+def _make_identities(tables: Tables, schema: Schema, keys: KeyFacts) -> None:
+    """Work out what identifies each left-over row: the table `identities` (D4.1, D6.4)."""
+    types = own_types(schema)
+    key = {name: types[name] for name in schema.key_columns}
+    own = own_types(schema, volatile=False)
+    by_content: Iterator[pa.RecordBatch] = iter(())
+    by_key: Iterator[pa.RecordBatch] = iter(())
+    if key:
+        by_key = ledger.key_identities(tables.query(ledger.usable_rows("left_new_rows", tuple(key))), key)
+    if not key or keys.null or keys.duplicate:
+        if key:
+            tables.keep("unusable_new", match.unusable_keys("left_new_rows", ROW, "repeated_new", tuple(key)))
+        chosen = "unusable_new" if key else None
+        by_content = ledger.content_identities(tables.query(ledger.own_rows("left_new_rows", tuple(own), chosen)), own)
+    tables.map_batches("identities", chain(by_key, by_content), ledger.IDENTITY_SCHEMA)
+
+
+def _keyed(search: Search, found: Found) -> Found:
+    tables, plan = search.tables, search.plan
+    if plan.key:
+        tables.keep("repeated_old", match.repeated_keys("old", plan.key))
+        tables.keep("by_key", match.pairs_by_key(plan.key, plan.compared))
+        differing = (
+            f"SELECT p.{ROW}, p.{RECORD_ID}, 'key' AS _match, {NO_SCORE} AS _score FROM by_key p WHERE p._differs"
+        )
+        found = take(search, found, "key", "by_key", compared=differing)
+    _keep_left_rows(tables, found)
+    if plan.key and plan.content and (found.keys.null or found.keys.duplicate):
+        found = _by_unusable_keys(search, found)
+    _make_identities(tables, search.new.schema, found.keys)
+    if found.new_count:
+        tables.keep("by_ledger", ledger.pairs_by_ledger_key(found.left_new, "identities"))
+        found = take(search, found, "ledger", "by_ledger")
+    return _by_lone_content(search, found)
+
+
+def _unkeyed(search: Search, found: Found) -> Found:
+    tables, plan = search.tables, search.plan
+    if plan.content:
+        found = _by_content(search, found, "by_content", "old", "new")
+    _keep_left_rows(tables, found)
+    if plan.content and plan.compares_shapes and found.new_count and found.old_count:
+        found = _by_shape(search, found)
+    _make_identities(tables, search.new.schema, found.keys)
+    if found.new_count:
+        volatile = _volatile(search.new.schema)
+        tables.keep("turns", ledger.numbered(found.left_new, keyed=False, volatile=volatile))
+        tables.keep("by_ledger", ledger.pairs_by_ledger_content("turns"))
+        found = take(search, found, "ledger", "by_ledger")
+    return found
+
+
+def take(search: Search, found: Found, how: str, table: str, compared: str | None = None) -> Found:
+    """Count a table of pairs in and take its rows and records off the left-overs."""
+    tables = search.tables
+    count = search.count(table)
+    pairs = found.pairs | {how: (*found.pairs.get(how, ()), table)}
+    found = replace(found, pairs=pairs, by=found.by | {how: found.by[how] + count})
+    if compared:
+        found = replace(found, compared=(*found.compared, compared))
+    if not count:
+        return found
+    tables.keep(f"left_new_by_{table}", match.left_over(found.left_new, ROW, table))
+    found = replace(found, left_new=f"left_new_by_{table}", new_count=found.new_count - count)
+    if how == "ledger":
+        return found
+    tables.keep(f"left_old_by_{table}", match.left_over(found.left_old, RECORD_ID, table))
+    return replace(found, left_old=f"left_old_by_{table}", old_count=found.old_count - count)
+
+
+def _keep_left_rows(tables: Tables, found: Found) -> None:
+    """Keep the whole rows of the left-overs, which are few beside the tables, unless everything is left over."""
+    for name, whole, label, left in (
+        ("left_new_rows", "new", ROW, found.left_new),
+        ("left_old_rows", "old", RECORD_ID, found.left_old),
+    ):
+        if left == whole:
+            tables.define(name, f"SELECT * FROM {whole}")
+        else:
+            tables.keep(name, match.rows_of(whole, label, left))
+
+
+def _by_unusable_keys(search: Search, found: Found) -> Found:
+    """Pair rows with useless keys among themselves, key included: an unchanged one keeps its id (D6.4)."""
+    tables, key = search.tables, search.plan.key
+    tables.keep("loose_new", match.unusable_keys("left_new_rows", ROW, "repeated_new", key))
+    tables.keep("loose_old", match.unusable_keys("left_old_rows", RECORD_ID, "repeated_old", key))
+    tables.keep("loose_new_rows", match.rows_of("left_new_rows", ROW, "loose_new"))
+    tables.keep("loose_old_rows", match.rows_of("left_old_rows", RECORD_ID, "loose_old"))
+    return _by_content(search, found, "by_loose", "loose_old_rows", "loose_new_rows")
+
+
+def _by_content(search: Search, found: Found, name: str, old: str, new: str) -> Found:
+    """Pair identical content as a multiset (D4.4); equal pairs need no comparing."""
+    tables, plan = search.tables, search.plan
+    _hash(search, f"{name}_hash_old", old, RECORD_ID, plan.compared)
+    _hash(search, f"{name}_hash_new", new, ROW, plan.compared)
+    hashes = (f"{name}_hash_old", f"{name}_hash_new")
+    tables.keep(f"{name}_repeated", match.repeated_content(*hashes))
+    tables.keep(f"{name}_single", match.pairs_by_single_content(*hashes, f"{name}_repeated"))
+    tables.keep(
+        f"{name}_multiple",
+        match.pairs_by_repeated_content(
+            (old, hashes[0]),
+            (new, hashes[1]),
+            f"{name}_repeated",
+            tuple(own_types(search.old.schema)) if search.old else (),
+            tuple(own_types(search.new.schema)),
+        ),
+    )
+    tables.keep(name, match.all_pairs([f"{name}_single", f"{name}_multiple"]))
+    return take(search, found, "content", name)
+
+
+def _by_lone_content(search: Search, found: Found) -> Found:
+    """Pair one left-over old with one new record of the same content that share a discriminating value (D4.4)."""
+    tables, plan = search.tables, search.plan
+    columns = tuple(name for name in plan.compared if name not in search.new.schema.key_columns)
+    if not (plan.content and columns and found.new_count and found.old_count):
+        return found
+    tables.keep("lone_old_rows", match.rows_of("left_old_rows", RECORD_ID, found.left_old))
+    tables.keep("lone_new_rows", match.rows_of("left_new_rows", ROW, found.left_new))
+    _hash(search, "lone_hash_old", "lone_old_rows", RECORD_ID, columns)
+    _hash(search, "lone_hash_new", "lone_new_rows", ROW, columns)
+    tables.keep("lone_repeated", match.repeated_content("lone_hash_old", "lone_hash_new"))
+    tables.keep("lone_hashed", match.pairs_by_single_content("lone_hash_old", "lone_hash_new", "lone_repeated"))
+    tables.keep("lone_equal", match.equal_pairs("lone_hashed", "lone_old_rows", "lone_new_rows", columns))
+    tables.keep("by_content", match.minus("lone_equal", _undiscerned(search, columns)))
+    compared = f"SELECT p.{ROW}, p.{RECORD_ID}, 'content' AS _match, {NO_SCORE} AS _score FROM by_content p"
+    return take(search, found, "content", "by_content", compared=compared)
+
+
+def _undiscerned(search: Search, columns: Sequence[str]) -> str:
+    """Leave column by column the pairs that share no discriminating value so far; most go with the first ones."""
+    tables, at_most = search.tables, search.dataset.matching.discriminating_at_most
+    pairs = "lone_equal"
+    for place, column in enumerate(columns):
+        if not search.count(pairs):
+            break
+        tables.keep(f"lone_open_{place}", match.undiscerned(pairs, "lone_old_rows", "lone_new_rows", column, at_most))
+        pairs = f"lone_open_{place}"
+    return pairs
+
+
+def _by_shape(search: Search, found: Found) -> Found:
+    """Pair left-overs that agree in all other values and whose shapes are the same within the tolerance (D3.4)."""
+    tables, plan = search.tables, search.plan
+    for name, label, type_, left, spread in (
+        ("old", RECORD_ID, pa.string(), found.left_old, True),
+        ("new", ROW, pa.int64(), found.left_new, False),
+    ):
+        _hash(search, f"shape_values_{name}", f"left_{name}_rows", label, plan.compared_values)
+        shapes = tables.query(shape_pairs.shapes_to_place(f"left_{name}_rows", label, left))
+        schema = shape_pairs.cells_schema(label, type_)
+        tables.map_batches(f"shape_cells_{name}", shape_pairs.corner_cells(shapes, schema, spread=spread), schema)
+    near = shape_pairs.near_pairs(
+        ("shape_cells_old", "shape_cells_new"),
+        ("shape_values_old", "shape_values_new"),
+        ("left_old_rows", "left_new_rows"),
+    )
+    tables.map_batches("shape_same", shape_pairs.same_pairs(tables.query(near), PAIRS_SCHEMA), PAIRS_SCHEMA)
+    order = match.columns_in_order("t", tuple(own_types(search.new.schema)))
+    assigning = tables.query(shape_pairs.in_assigning_order("shape_same", "left_new_rows", order))
+    tables.map_batches("by_shape", shape_pairs.one_to_one(assigning, PAIRS_SCHEMA), PAIRS_SCHEMA)
+    compared = f"SELECT p.{ROW}, p.{RECORD_ID}, 'content' AS _match, {NO_SCORE} AS _score FROM by_shape p"
+    return take(search, found, "content", "by_shape", compared=compared)
+
+
+def _hash(search: Search, name: str, table: str, label: str, columns: Sequence[str]) -> None:
+    search.tables.keep(name, match.hashed(table, label, columns, own_types(search.new.schema)))
+
+
+def _volatile(schema: Schema) -> tuple[str, ...]:
+    return tuple(column.name for column in schema.columns if column.volatile)

@@ -1,0 +1,111 @@
+"""Matches a new state's rows with the records of the version before it, and names what the version delivers (D4).
+
+Gather: the tables `new` and `rejects`, the previous snapshot, the ledger. Left behind: the tables `snapshot_rows`,
+`changes_rows`, `backfill_rows` and `ledger_rows`. The steps are in `pipeline/find.py` (who is who), `identify.py` (ids
+and ledger) and `compare.py` (what changed).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ploti.contract.digest import Digest
+from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.matching import Side, first_plan, plan_matching
+from ploti_server.domain.schema import Schema
+from ploti_server.domain.states import StateRead
+from ploti_server.domain.versions import Counts
+from ploti_server.pipeline.ask import Waiting, ask
+from ploti_server.pipeline.compare import compare
+from ploti_server.pipeline.find import Search, find
+from ploti_server.pipeline.identify import identify
+from ploti_server.ports import Judgement, Pair, Tables
+from ploti_server.rows.canonical import json_value
+from ploti_server.rows.facts import REJECTED_ROWS, count_facts, state_facts
+from ploti_server.rows.ledger import LEDGER_SCHEMA
+
+__all__ = ["Basis", "Matched", "Waiting", "match_records"]
+
+Judge = Callable[[Sequence[Pair]], Sequence[Judgement] | None]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The released version that a new one is computed against (D5.2)."""
+
+    version: int
+    schema: Schema
+    rows: int
+    snapshot: tuple[Path, ...]
+    singles: dict[str, str | None]
+    nulls: dict[str, int]
+    digest: Digest
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What matching found. `constants` are JSON-ready values of single-valued columns that moved (D5.8).
+
+    `by` counts records found again by `key`, `ledger`, `content` and `agent`. `state_changed` tells whether a row or a
+    constant would be delivered otherwise; the schema is the caller's to compare (D5.1).
+    """
+
+    counts: Counts
+    by: dict[str, int]
+    constants: dict[str, Any]
+    backfill_columns: tuple[str, ...]
+    backfill_rows: int
+    facts: dict[str, Any]
+    digest: Digest
+    state_changed: bool
+
+
+def match_records(  # noqa: PLR0917  # the two places that call it name what stands for what
+    tables: Tables,
+    dataset: Dataset,
+    epoch: int,
+    state: StateRead,
+    basis: Basis | None,
+    judge: Judge,
+    *,
+    version: int,
+    ledger: tuple[Path, ...] = (),
+) -> Matched | Waiting:
+    """Match a state's rows in the table `new` with the basis; `ledger` are all released ledger parts.
+
+    Gives `Waiting` where the agent answers later; nothing is written down then.
+    """
+    new = Side(state.schema, state.rows, state.nulls, state.singles)
+    old = basis and Side(basis.schema, basis.rows, basis.nulls, basis.singles)
+    plan = plan_matching(old, new) if old else first_plan(new)
+    _open(tables, basis, ledger)
+    search = Search(tables, dataset, new, old, plan)
+    found = ask(search, find(search), judge)
+    if isinstance(found, Waiting):
+        return found
+    identified = identify(search, found, epoch, version)
+    compared = compare(search, found, identified, basis.digest if basis else None)
+    rejected = tables.one(REJECTED_ROWS)["found"] if state.rejects else 0
+    types = {column.name: column.type for column in state.schema.columns}
+    constants = {name: json_value(state.singles[name], types[name]) for name in plan.moved}
+    facts = count_facts(compared.counts, found.by) | state_facts(new, old, found.keys, rejected)
+    return Matched(
+        counts=compared.counts,
+        by=found.by,
+        constants=constants,
+        backfill_columns=plan.added,
+        backfill_rows=compared.backfill_rows,
+        facts=facts,
+        digest=compared.digest,
+        state_changed=any((compared.counts.added, compared.counts.changed, compared.counts.removed, constants)),
+    )
+
+
+def _open(tables: Tables, basis: Basis | None, ledger: tuple[Path, ...]) -> None:
+    if basis is not None:
+        tables.add_files("old", basis.snapshot)
+    if ledger:
+        tables.add_files("ledger", ledger)
+    else:
+        tables.map_batches("ledger", iter(()), LEDGER_SCHEMA)
