@@ -18,7 +18,7 @@ _READ_METHODS = ("GET", "HEAD")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _QUERY = re.compile(
-    r"expires=(0|[1-9][0-9]{0,14})&filename=([A-Za-z0-9%._~-]+)&type=([A-Za-z0-9%._~-]+)&signature=([0-9a-f]{64})"
+    r"expires=(0|[1-9][0-9]{0,13})&filename=([A-Za-z0-9%._~-]+)&type=([A-Za-z0-9%._~-]+)&signature=([0-9a-f]{64})"
 )
 
 
