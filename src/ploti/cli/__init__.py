@@ -1,0 +1,55 @@
+"""The `ploti` command: one line below for each group of commands, loaded when it is used."""
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+import ploti
+from ploti.cli.show import show_error
+
+app = App(
+    name="ploti",
+    help="Follow public records as versioned feeds.",
+    version=lambda: ploti.__version__,
+    help_format="plaintext",
+    usage="Usage: ploti COMMAND",
+)
+app.command("ploti.cli.feeds:app", name="feeds", help="Datasets, their versions, and subscriptions.")
+app.command("ploti.cli.places:places", name="places", help="Places in your coverage.")
+app.command("ploti.cli.places:topics", name="topics", help="Topics that datasets are filed under.")
+app.command("ploti.cli.sync:app", name="sync", help="Make a database follow a subscription.")
+app.command("ploti.cli.login:login", name="login", help="Store an API key and address for this user.")
+app.command("ploti.cli.login:version", name="version", help="Show the version of this program.")
+
+DONE, REFUSED, WRONG_USAGE, STOPPED = 0, 1, 2, 130
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Carry out one command line and give its exit code: 0 done, 1 refused or failed, 2 wrong usage, 130 stopped."""
+    as_json = "--json" in tokens
+    try:
+        result = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as problem:
+        message = " ".join(str(problem).split()) + " See --help."
+        show_error(message, {"code": "wrong_usage", "message": message}, as_json)
+        return WRONG_USAGE
+    except ploti.PlotiError as problem:
+        told = {"code": problem.code, "message": problem.message}
+        show_error(str(problem), {**told, "field": problem.field, "requestId": problem.request_id}, as_json)
+        return REFUSED
+    except KeyboardInterrupt:
+        show_error("Stopped.", {"code": "stopped", "message": "Stopped."}, as_json)
+        return STOPPED
+    return result if isinstance(result, int) else DONE
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = DONE
+    sys.exit(code)

@@ -1,0 +1,127 @@
+"""What the command prints: the API's answer as JSON, or tables for people that fit the terminal."""
+
+import json
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+AsJson = Annotated[
+    bool, Parameter(name="--json", negative="", show_default=False, help="Print the API's answer as JSON.")
+]
+Names = Annotated[list[str] | None, Parameter(negative="")]
+Answer = TypeVar("Answer")
+
+_PIPE_WIDTH = 1000
+_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def present(answer: Answer, as_json: bool, for_people: Callable[[Answer], None]) -> None:
+    """Print an answer exactly as the API gave it, or in the form for people."""
+    if as_json:
+        print(json.dumps(answer, indent=2))
+    else:
+        for_people(answer)
+
+
+def show_error(line: str, error: Mapping[str, str | None], as_json: bool) -> None:
+    """Print what went wrong to standard error: one line, or an error object like the API's."""
+    kept = {name: value for name, value in error.items() if value is not None}
+    print(json.dumps({"error": kept}) if as_json else f"Error: {printable(line)}", file=sys.stderr)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under their column names; nothing is cut, long values go on in the next line."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    _console().print(table if table.row_count else "Nothing to show.")
+
+
+def show_facts(facts: Mapping[str, object]) -> None:
+    """Print one thing's facts, a line each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, Text(cell(value)))
+    _console().print(table)
+
+
+def show_more(cursor: str | None) -> None:
+    """Say how to go on where there are more pages."""
+    if cursor is not None:
+        print(f"\nMore: add --cursor {printable(cursor)}")
+
+
+def cell(value: object) -> str:
+    """Write a value for people: a dash for none, thousands set apart, lists with commas, no control characters."""
+    match value:
+        case None | "" | []:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case list():
+            return ", ".join(cell(item) for item in value)
+        case _:
+            return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Write a text in one line, without what would steer a terminal: control and bidirectional characters."""
+    return "".join(_shown(char) for char in text)
+
+
+def _shown(char: str) -> str:
+    if char in "\n\r\t":
+        return " "
+    steers = char in _BIDIRECTIONAL or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
+    return "\N{REPLACEMENT CHARACTER}" if steers else char
+
+
+def local_time(wire: str | None) -> str | None:
+    """Write a moment of the wire in the user's time zone, to the minute."""
+    return None if wire is None else datetime.fromisoformat(wire).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def byte_size(count: int) -> str:
+    """Write a number of bytes, like `1.8 MB`."""
+    size, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def split_names(texts: Iterable[str] | None) -> list[str]:
+    """Read ids given with commas between, or in several options."""
+    return [name for text in texts or () for name in text.split(",") if name]
+
+
+def counts_text(counts: Mapping[str, Any] | None) -> str | None:
+    """Write how many rows were added, changed and removed."""
+    return None if counts is None else f"+{counts['added']:,} ~{counts['changed']:,} -{counts['removed']:,}"
+
+
+def _console() -> "Console":
+    """Give a console as wide as the terminal; wide enough for any line where the output goes elsewhere."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, markup=False, emoji=False)

@@ -1,0 +1,203 @@
+"""`ploti feeds subscriptions ...`: subscriptions, their manifests and events."""
+
+from cyclopts import App
+
+import ploti
+from ploti.cli.show import (
+    AsJson,
+    Names,
+    byte_size,
+    counts_text,
+    local_time,
+    present,
+    show_facts,
+    show_more,
+    show_table,
+    split_names,
+)
+from ploti.contract.events import EventPage
+from ploti.contract.resources import (
+    Subscription,
+    SubscriptionManifest,
+    SubscriptionPage,
+)
+
+app = App(name="subscriptions", help="The datasets that your workspace follows.")
+
+
+@app.command(name="create")
+def create_subscription(
+    name: str, /, *, places: Names = None, topics: Names = None, dataset_ids: Names = None, json: AsJson = False
+) -> None:
+    """Create a subscription to places, narrowed to topics, and to single datasets.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    places
+        Every dataset in these places, with commas between.
+    topics
+        Within the places, only these topics.
+    dataset_ids
+        These datasets besides.
+    """
+    with ploti.Client() as client:
+        answer = client.feeds.subscriptions.create(
+            name, places=split_names(places), topics=split_names(topics), dataset_ids=split_names(dataset_ids)
+        )
+    present(answer, json, _show_subscription)
+
+
+@app.command(name="list")
+def list_subscriptions(*, limit: int | None = None, cursor: str | None = None, json: AsJson = False) -> None:
+    """List your workspace's subscriptions.
+
+    Parameters
+    ----------
+    limit
+        Subscriptions a page.
+    cursor
+        Where to go on, as the page before said.
+    """
+    with ploti.Client() as client:
+        answer = client.feeds.subscriptions.list(limit=limit, cursor=cursor)
+    present(answer, json, _show_subscriptions)
+
+
+def _show_subscriptions(answer: SubscriptionPage) -> None:
+    rows = [
+        (item["id"], item["name"], item["places"], item["topics"], item["datasetIds"], local_time(item["createdAt"]))
+        for item in answer["subscriptions"]
+    ]
+    show_table(("ID", "NAME", "PLACES", "TOPICS", "DATASETS", "CREATED"), rows)
+    show_more(answer["nextCursor"])
+
+
+@app.command(name="get")
+def get_subscription(subscription: str, /, *, json: AsJson = False) -> None:
+    """Show one subscription.
+
+    Parameters
+    ----------
+    subscription
+        Id of the subscription.
+    """
+    with ploti.Client() as client:
+        answer = client.feeds.subscriptions.get(subscription)
+    present(answer, json, _show_subscription)
+
+
+def _show_subscription(answer: Subscription) -> None:
+    show_facts(
+        {
+            "id": answer["id"],
+            "name": answer["name"],
+            "places": answer["places"],
+            "topics": answer["topics"] or "all",
+            "datasets": answer["datasetIds"],
+            "revision": answer["revision"],
+            "created": local_time(answer["createdAt"]),
+            "updated": local_time(answer["updatedAt"]),
+        }
+    )
+
+
+@app.command(name="delete")
+def delete_subscription(subscription: str, /, *, json: AsJson = False) -> None:
+    """Delete a subscription; files already downloaded stay yours.
+
+    Parameters
+    ----------
+    subscription
+        Id of the subscription.
+    """
+    with ploti.Client() as client:
+        answer = client.feeds.subscriptions.delete(subscription)
+    present(answer, json, lambda _: print(f"Deleted {subscription}."))
+
+
+@app.command(name="manifest")
+def subscription_manifest(
+    subscription: str,
+    /,
+    *,
+    as_of: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    json: AsJson = False,
+) -> None:
+    """Show the datasets to load and the event that they reflect.
+
+    Parameters
+    ----------
+    subscription
+        Id of the subscription.
+    as_of
+        The eventCursor of an earlier manifest, for fresh links to the same versions.
+    limit
+        Datasets a page; all unless given.
+    cursor
+        Where to go on, as the page before said.
+    """
+    with ploti.Client() as client:
+        answer = client.feeds.subscriptions.manifest(subscription, as_of=as_of, limit=limit, cursor=cursor)
+    present(answer, json, _show_manifest)
+
+
+def _show_manifest(answer: SubscriptionManifest) -> None:
+    rows: list[tuple[object, ...]] = []
+    for item in answer["datasets"]:
+        size = sum(part["sizeBytes"] for part in item["files"]["snapshot"])
+        rows.append((item["datasetId"], str(item["version"]), item["schemaVersion"], byte_size(size), "to load"))
+    for waiting in answer["unavailable"]:
+        version = waiting.get("version")
+        rows.append((waiting["datasetId"], version and str(version), None, None, waiting["reason"]))
+    show_table(("DATASET", "VERSION", "SCHEMA", "SIZE", "STATE"), rows)
+    print(f"\nEvents after {answer['eventCursor']} are not in it yet.")
+    show_more(answer["nextCursor"])
+
+
+@app.command(name="events")
+def subscription_events(
+    subscription: str,
+    /,
+    *,
+    cursor: str | None = None,
+    limit: int | None = None,
+    types: Names = None,
+    json: AsJson = False,
+) -> None:
+    """Read a subscription's events after a cursor.
+
+    Parameters
+    ----------
+    subscription
+        Id of the subscription.
+    cursor
+        The last event already applied; the oldest kept unless given.
+    limit
+        Events a page, at most 500.
+    types
+        Only these types, like updated,removed.
+    """
+    wanted = [name if "." in name else f"feed.dataset.{name}" for name in split_names(types)]
+    with ploti.Client() as client:
+        answer = client.feeds.subscriptions.events(subscription, cursor=cursor, limit=limit, types=wanted or None)
+    present(answer, json, _show_events)
+
+
+def _show_events(answer: EventPage) -> None:
+    rows = [
+        (
+            event["id"],
+            local_time(event["timestamp"]),
+            event["type"].removeprefix("feed.dataset."),
+            event["data"]["datasetId"],
+            event["data"].get("version") and str(event["data"]["version"]),
+            event["data"].get("reason") or counts_text(event["data"].get("counts")),
+        )
+        for event in answer["events"]
+    ]
+    show_table(("ID", "TIME", "TYPE", "DATASET", "VERSION", "WHAT"), rows)
+    print(f"\nNext: --cursor {answer['nextCursor']}")
