@@ -18,7 +18,7 @@ from ploti._http import Download
 from ploti.contract.files import LINKS_PER_CALL, PART_BYTES
 from ploti.contract.resources import FileLink, Schema, SignedFile, VersionFiles, VersionManifest
 from ploti.errors import BadAnswer, FixRequest, LinkExpired, Reload, RetryLater
-from ploti.sync.target import Delivery, Reach, StepRefused, reach_nothing
+from ploti.sync.target import Delivery, Progress, Reach, StepRefused, reach_nothing
 
 PART_BYTES_MOST: Final = 4 * PART_BYTES
 """No part is read beyond this, whatever the API announces."""
@@ -39,22 +39,6 @@ Wanted = Literal["snapshot", "changes"]
 
 class BuildChanged(StepRefused):
     """The version was built again while it was being fetched; fetching it anew gives one whole build."""
-
-
-class Progress:
-    """Told of what goes on; this one keeps quiet. Subclass it to show a bar or lines."""
-
-    def line(self, text: str) -> None:
-        """Take a line that a person should see."""
-
-    def began(self, dataset_id: str, doing: str, total_bytes: int) -> None:
-        """Take the start of one dataset's step and how much there is to download."""
-
-    def moved(self, count: int) -> None:
-        """Take bytes that arrived."""
-
-    def ended(self, dataset_id: str) -> None:
-        """Take the end of a dataset's step."""
 
 
 @dataclass(frozen=True)

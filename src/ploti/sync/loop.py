@@ -13,10 +13,10 @@ from ploti.contract.digest import Digest
 from ploti.contract.events import EVENTS_PER_PAGE_MOST, Event, event_number
 from ploti.contract.resources import FileLink, SubscriptionManifest
 from ploti.errors import BadAnswer, PlotiError, Reload
-from ploti.sync.download import Downloads, Progress
+from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
 from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notice
-from ploti.sync.target import DatasetInfo, Reach, StepRefused, SyncError, Target, reach_nothing
+from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, reach_nothing
 
 _EVENTS_PER_ROUND: Final = 10 * EVENTS_PER_PAGE_MOST
 _RELOADS_MOST: Final = 2
@@ -122,7 +122,7 @@ def _verified(fetching: Downloads, target: Target, held: Held) -> Verified:
         link: FileLink = {**signed["files"][0], "path": "manifest.json"}  # type: ignore[typeddict-unknown-key]
         manifest = fetching.manifest(held.dataset_id, held.version, link)
         own = target.digest(held.dataset_id, manifest["volatileColumns"])
-    except (PlotiError, StepRefused) as problem:
+    except PlotiError as problem:
         return Verified(held.dataset_id, held.version, problem=str(problem))
     buckets = own.differing(Digest.from_wire(manifest["digest"]))
     return Verified(held.dataset_id, held.version, own.records, tuple(buckets))

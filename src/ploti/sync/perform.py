@@ -23,7 +23,17 @@ from ploti.sync.plan import (
     catch_up,
     major_of,
 )
-from ploti.sync.target import DatasetInfo, Delivery, Moved, RowsDiffer, StepBlocked, StepRefused, Target
+from ploti.sync.target import (
+    DatasetInfo,
+    Delivery,
+    Moved,
+    RowsDiffer,
+    StepBlocked,
+    StepRefused,
+    Target,
+    TargetBusy,
+    TargetUnusable,
+)
 
 _STOPPING_CODES: Final = frozenset({"rate_limited", "plan_unavailable"})
 Choose = Callable[[Held], Step | None]
@@ -109,12 +119,19 @@ def bring(run: Run, held: Held, choose: Choose, given: ManifestDataset | None = 
                 return held
         except StepBlocked as blocked:
             return run.tell(replace(held, state="paused", reason=str(blocked)))
-        except (PlotiError, StepRefused, OSError) as trouble:
-            if isinstance(trouble, NotAllowed | NoAnswer) or getattr(trouble, "code", None) in _STOPPING_CODES:
+        except (PlotiError, OSError) as trouble:
+            if _stops_all(trouble):
                 raise
             return run.tell(replace(held, state="behind", reason=str(trouble)))
         finally:
             run.downloads.progress.ended(held.dataset_id)
+
+
+def _stops_all(trouble: PlotiError | OSError) -> bool:
+    """Tell whether every other dataset would meet the same trouble."""
+    if isinstance(trouble, NotAllowed | NoAnswer | TargetBusy | TargetUnusable):
+        return True
+    return isinstance(trouble, PlotiError) and trouble.code in _STOPPING_CODES
 
 
 def _perform(run: Run, held: Held, step: Step, given: ManifestDataset | None) -> Held:

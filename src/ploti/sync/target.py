@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from ploti.contract.digest import Digest
 from ploti.contract.files import GEOMETRY, RESERVED_PREFIX
 from ploti.contract.resources import Dataset, Schema
+from ploti.errors import PlotiError
 from ploti.sync.plan import Held
 
 LAYOUT: Final = 1
@@ -28,28 +29,63 @@ def say_nothing(line: str) -> None:
     """Keep every line quiet."""
 
 
-class SyncError(Exception):
+class Progress:
+    """Told of what goes on; this one keeps quiet. Subclass it to show a bar or lines."""
+
+    def line(self, text: str) -> None:
+        """Take a line that a person should see."""
+
+    def began(self, dataset_id: str, doing: str, total_bytes: int) -> None:
+        """Take the start of one dataset's step and how much there is to download."""
+
+    def moved(self, count: int) -> None:
+        """Take bytes that arrived."""
+
+    def ended(self, dataset_id: str) -> None:
+        """Take the end of a dataset's step."""
+
+
+class SyncError(PlotiError):
     """Sync cannot go on; the message says what to do next."""
+
+    code = "sync_refused"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code=self.code)
+
+    def __str__(self) -> str:
+        """Give the message alone: it has no request to look up."""
+        return self.message
 
 
 class TargetBusy(SyncError):
     """Another process uses the target for longer than sync waits."""
 
+    code = "target_busy"
+
 
 class TargetUnusable(SyncError):
     """The target is not one that this sync can write to."""
+
+    code = "target_unusable"
 
 
 class StepRefused(SyncError):
     """One dataset's step cannot be done; others go on and this one is marked `behind`."""
 
+    code = "step_refused"
+
 
 class StepBlocked(StepRefused):
     """Something of the user's own, named in the message, stands in the way; the dataset pauses (D11.3)."""
 
+    code = "step_blocked"
+
 
 class RowsDiffer(StepRefused):
     """After the changes the table has not the rows that the version has; it needs a reload."""
+
+    code = "rows_differ"
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""A simulated feed: datasets with rows, published on the fake API as real Parquet files, with every hard case as a story.
+"""A simulated feed: datasets with rows, published on the fake API as real Parquet files.
 
-A story publishes and yields; whoever runs it syncs at each yield. `Feed.snapshots` is what the tables must equal.
+`Feed.snapshots` has what each version holds, which is what the tables of a target must equal.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -136,11 +136,14 @@ class Feed:
         before, put = self.current(dataset_id), put or {}
         number = self._number(dataset_id, version)
         schema = self._schema(dataset_id, number, columns, breaking=False)
-        rows = {id_: {**row, **(constants or {})} for id_, row in before.rows.items() if id_ not in set(drop)}
-        backfill = {id_: fill(id_) for id_ in rows if id_ not in put} if fill is not None else {}
-        rows = {id_: {**row, **backfill.get(id_, {})} for id_, row in rows.items()} | dict(put)
+        put = {id_: {**row, **(constants or {})} for id_, row in put.items()}
+        kept = [id_ for id_ in before.rows if id_ not in put and id_ not in set(drop)]
+        backfill: dict[str, Row] = {id_: fill(id_) for id_ in kept} if fill is not None else {}
+        rows: dict[str, Row] = {id_: {**before.rows[id_], **(constants or {}), **backfill.get(id_, {})} for id_ in kept}
+        rows |= put
+        after = Snapshot(number, schema, rows)
         made = self._snapshot(dataset_id, number, schema, rows, parts)
-        made[part_path("changes", 0)] = self._changes(dataset_id, number, schema, before.rows, put, drop)
+        made[part_path("changes", 0)] = self._changes(after, before.rows, put, drop)
         if backfill:
             made[part_path("backfill", 0)] = self._backfill(schema, backfill)
         added = sum(id_ not in before.rows for id_ in put)
@@ -157,7 +160,7 @@ class Feed:
                 **(manifest or {}),
             },
         )
-        self.snapshots[dataset_id][number] = Snapshot(number, schema, rows)
+        self.snapshots[dataset_id][number] = after
         return number
 
     def _number(self, dataset_id: str, version: int | None) -> int:
@@ -189,14 +192,13 @@ class Feed:
         share = max(1, -(-len(lines) // parts))
         return {part_path("snapshot", at): parquet(types, lines[at * share : (at + 1) * share]) for at in range(parts)}
 
-    def _changes(
-        self, dataset_id: str, number: int, schema: Schema, before: Rows, put: Rows, drop: Iterable[str]
-    ) -> bytes:
-        lines = [_upsert(_envelope(dataset_id, number, id_), row, before.get(id_)) for id_, row in put.items()]
+    def _changes(self, after: Snapshot, before: Rows, put: Iterable[str], drop: Iterable[str]) -> bytes:
+        dataset_id, number = after.schema["datasetId"], after.version
+        lines = [_upsert(_envelope(dataset_id, number, id_), after.rows[id_], before.get(id_)) for id_ in put]
         for id_ in drop:
             gone = {OP: "delete", CHANGE: "removed", DELETE_REASON: REMOVED_AT_SOURCE}
             lines.append({**_envelope(dataset_id, number, id_), **gone})
-        return changes_part(schema, lines)
+        return changes_part(after.schema, lines)
 
     def _backfill(self, schema: Schema, rows: Rows) -> bytes:
         names = {name for row in rows.values() for name in row}
@@ -286,7 +288,7 @@ def _wire(value: Value) -> Any:
     """Give a constant as `manifest.json` has it."""
     if isinstance(value, bytes):
         return value.hex()
-    return value.isoformat() if hasattr(value, "isoformat") else value
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _quoted(name: str) -> str:

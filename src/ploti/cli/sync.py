@@ -1,0 +1,268 @@
+"""`ploti sync`: make a database follow a subscription, and look at what it holds (D11.1, D11.9, D11.10)."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+import ploti
+from ploti.cli.show import AsJson, byte_size, cell, local_time, present, printable, show_table
+
+from ploti.sync.target import DatasetStatus, Progress, Target
+from ploti.sync.targets import open_target
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+    from ploti.sync.loop import SyncReport, Verified
+    from ploti.sync.perform import DatasetReport
+
+BEHIND = 1
+"""Exit code where a dataset is not up to date or a table differs from its version."""
+app = App(name="sync", help="Make a database follow a subscription.")
+To = Annotated[str, Parameter(name="--to", help="The database, like duckdb:///records.duckdb")]
+
+
+@app.default
+def sync_subscription(
+    subscription: str | None = None, *, to: To, on_major: Literal["pause", "apply"] = "pause", json: AsJson = False
+) -> int:
+    """Bring a database up to date with a subscription: one table per dataset.
+
+    Run it as often as you like; it goes on where it was. The exit code is 1 where a dataset could not be brought up to
+    date.
+
+    Parameters
+    ----------
+    subscription
+        The subscription, like sub_8f3k2m; PLOTI_SUBSCRIPTION unless given.
+    on_major
+        What to do with a MAJOR schema change: keep that dataset at its version, or follow it.
+    """
+    from ploti.sync.loop import sync
+
+    followed = subscription or os.environ.get("PLOTI_SUBSCRIPTION")
+    if followed is None or not followed.startswith("sub_"):
+        raise ploti.FixRequest(
+            "Name a subscription, like sub_8f3k2m, or one of status, verify, resync.", code="invalid_input"
+        )
+    with ploti.Client() as client, _watching(json) as progress:
+        report = sync(client, followed, open_target(to, say=progress.line), on_major=on_major, progress=progress)
+    present(_report_wire(report), json, _show_report)
+    return BEHIND if report.behind else 0
+
+
+@app.command
+def status(*, to: To, json: AsJson = False) -> int:
+    """Show what a database holds of each dataset; the exit code is 1 where one is behind.
+
+    Parameters
+    ----------
+    to
+        The database.
+    """
+    held = open_target(to).status()
+    present([_status_wire(each) for each in held], json, _show_status)
+    return BEHIND if any(each.held.state == "behind" for each in held) else 0
+
+
+@app.command
+def verify(*, to: To, json: AsJson = False) -> int:
+    """Compare every table with its loaded version, record by record; the exit code is 1 where one differs."""
+    from ploti.sync.loop import verify as compare
+
+    with ploti.Client() as client, _watching(json) as progress:
+        found = compare(client, open_target(to, say=progress.line), progress=progress)
+    present([_verified_wire(each) for each in found], json, _show_verified)
+    return 0 if all(each.equal for each in found) else BEHIND
+
+
+@app.command
+def resync(dataset: str, *, to: To, json: AsJson = False) -> None:
+    """Load a dataset's current version anew, and accept its schema from now on.
+
+    Parameters
+    ----------
+    dataset
+        The dataset, as its table is named.
+    """
+    from ploti.sync.loop import resync as reload
+
+    with ploti.Client() as client, _watching(json) as progress:
+        report = reload(client, open_target(to, say=progress.line), dataset, progress=progress)
+    present(_dataset_wire(report), json, lambda wire: _show_datasets([wire]))
+
+
+# what is printed
+
+
+def _dataset_wire(report: "DatasetReport") -> dict[str, Any]:
+    moved = report.moved
+    return {
+        "datasetId": report.dataset_id,
+        "fromVersion": report.from_version,
+        "version": report.held.version,
+        "schemaVersion": report.held.schema_version,
+        "state": report.held.state,
+        "reason": report.held.reason,
+        "reloaded": report.reloaded,
+        "rows": report.held.rows,
+        "added": None if moved is None or report.reloaded else moved.added,
+        "changed": None if moved is None or report.reloaded else moved.changed,
+        "removed": None if moved is None or report.reloaded else moved.removed,
+        "notices": list(report.notices),
+    }
+
+
+def _report_wire(report: "SyncReport") -> dict[str, Any]:
+    datasets = [_dataset_wire(each) for each in report.datasets]
+    return {"subscriptionId": report.subscription_id, "cursor": report.cursor, "datasets": datasets}
+
+
+def _status_wire(status: DatasetStatus) -> dict[str, Any]:
+    held = status.held
+    return {
+        "datasetId": held.dataset_id,
+        "title": status.title,
+        "placeId": status.place_id,
+        "version": held.version,
+        "schemaVersion": held.schema_version,
+        "rows": held.rows,
+        "loadedAt": status.loaded_at,
+        "state": held.state,
+        "reason": held.reason,
+    }
+
+
+def _verified_wire(verified: "Verified") -> dict[str, Any]:
+    return {
+        "datasetId": verified.dataset_id,
+        "version": verified.version,
+        "equal": verified.equal,
+        "records": verified.records,
+        "differingBuckets": list(verified.buckets),
+        "problem": verified.problem,
+    }
+
+
+def _show_report(report: dict[str, Any]) -> None:
+    if report["datasets"]:
+        _show_datasets(report["datasets"])
+    else:
+        print("Everything is up to date.")
+
+
+def _show_datasets(datasets: list[dict[str, Any]]) -> None:
+    rows = [
+        (each["datasetId"], _number(each["fromVersion"]), _number(each["version"]), _moved(each), _state(each))
+        for each in datasets
+    ]
+    show_table(("DATASET", "FROM", "TO", "ROWS", "STATE"), rows)
+
+
+def _number(version: int | None) -> str | None:
+    return None if version is None else str(version)
+
+
+def _moved(each: dict[str, Any]) -> str:
+    if each["reloaded"]:
+        return f"reloaded, {cell(each['rows'])} rows"
+    if each["added"] is None:
+        return "-"
+    return f"+{cell(each['added'])} ~{cell(each['changed'])} -{cell(each['removed'])}"
+
+
+def _state(each: dict[str, Any]) -> str:
+    told = each["state"] if each["reason"] is None else f"{each['state']}: {each['reason']}"
+    return "; ".join([told, *each.get("notices", ())])
+
+
+def _show_status(held: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            each["datasetId"],
+            each["title"],
+            _number(each["version"]),
+            each["schemaVersion"],
+            each["rows"],
+            local_time(each["loadedAt"]),
+            _state(each),
+        )
+        for each in held
+    ]
+    show_table(("DATASET", "TITLE", "VERSION", "SCHEMA", "ROWS", "LOADED", "STATE"), rows)
+
+
+def _show_verified(found: list[dict[str, Any]]) -> None:
+    rows = [(each["datasetId"], _number(each["version"]), each["records"], _verdict(each)) for each in found]
+    show_table(("DATASET", "VERSION", "RECORDS", "RESULT"), rows)
+
+
+def _verdict(each: dict[str, Any]) -> str:
+    if each["problem"] is not None:
+        return f"not compared: {each['problem']}"
+    if each["equal"]:
+        return "equal"
+    count = len(each["differingBuckets"])
+    return f"differs in {count} of 1,024 parts: `ploti sync resync {each['datasetId']}` loads it anew"
+
+
+# progress
+
+
+class Lines(Progress):
+    """Writes a line for each dataset's step to standard error."""
+
+    def line(self, text: str) -> None:
+        """Write a line that a person should see."""
+        print(printable(text), file=sys.stderr, flush=True)
+
+    def began(self, dataset_id: str, doing: str, total_bytes: int) -> None:
+        """Write what is fetched."""
+        self.line(f"{dataset_id}: {doing}, {byte_size(total_bytes)}")
+
+
+class Bar(Progress):
+    """Shows a bar for the dataset at hand on a terminal's standard error."""
+
+    def __init__(self, bar: "RichProgress") -> None:
+        self._bar = bar
+        self._task: TaskID | None = None
+
+    def line(self, text: str) -> None:
+        """Write a line above the bar."""
+        self._bar.console.print(printable(text), markup=False, highlight=False)
+
+    def began(self, dataset_id: str, doing: str, total_bytes: int) -> None:
+        """Start the bar of a dataset."""
+        self._task = self._bar.add_task(f"{printable(dataset_id)} {doing}", total=total_bytes or None)
+
+    def moved(self, count: int) -> None:
+        """Move the bar by bytes that arrived."""
+        if self._task is not None:
+            self._bar.advance(self._task, count)
+
+    def ended(self, dataset_id: str) -> None:
+        """Take the bar away."""
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+
+@contextmanager
+def _watching(quiet: bool) -> Iterator[Progress]:
+    """Give a bar on a terminal, lines elsewhere, nothing beside JSON."""
+    if quiet or not sys.stderr.isatty():
+        yield Progress() if quiet else Lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield Bar(bar)
