@@ -81,7 +81,7 @@ def normalise_shapes(geometries: Geometries, crs: tuple[str, ...], repair: bool 
     _flatten_collections(shapes)
     repaired = _repair(shapes, rejects) if repair else 0
     _make_multi(shapes)
-    _normal_form(shapes)
+    _normal_form(shapes, all_valid=repair)
     return Shapes(_wkb(shapes), _hilbert(shapes), _kinds(shapes), repaired, tuple(sorted(rejects.items())))
 
 
@@ -219,24 +219,28 @@ def _make_multi(shapes: Geometries) -> None:
             shapes[index] = _gather(_singles(shapes[index]), int(_dimension(shapes[index])))
 
 
-def _normal_form(shapes: Geometries) -> None:
+def _normal_form(shapes: Geometries, all_valid: bool) -> None:
     """Order points and rings so that ring start, direction and part order change no byte; lines stay as drawn."""
     kinds = shapely.get_type_id(shapes)
     areas = kinds == 6
     if areas.any():
-        bare = shapely.normalize(shapely.remove_repeated_points(shapes[areas]))
-        shapes[areas] = shapely.orient_polygons(bare, exterior_cw=False)
+        shapes[areas] = _areas_in_normal_form(shapes[areas], all_valid)
     points = kinds == 4
     if points.any():
         shapes[points] = shapely.normalize(shapes[points])
     for index in np.flatnonzero(kinds == _COLLECTION):
-        shapes[index] = shapely.geometrycollections([_normal_part(part) for part in shapely.get_parts(shapes[index])])
+        parts = shapely.get_parts(shapes[index])
+        inner = shapely.get_type_id(parts) == _POLYGON
+        parts[inner] = _areas_in_normal_form(parts[inner], all_valid)
+        shapes[index] = shapely.geometrycollections(parts)
 
 
-def _normal_part(part: Any) -> Any:
-    if shapely.get_type_id(part) != _POLYGON:
-        return part
-    return shapely.orient_polygons(shapely.normalize(shapely.remove_repeated_points(part)), exterior_cw=False)
+def _areas_in_normal_form(areas: Geometries, all_valid: bool) -> Any:
+    """Order polygons; an invalid one keeps its repeated points, as it may have too few without them."""
+    bare = np.array(areas, dtype=object)
+    valid = np.ones(len(areas), dtype=np.bool_) if all_valid else shapely.is_valid(areas)
+    bare[valid] = shapely.remove_repeated_points(bare[valid])
+    return shapely.orient_polygons(shapely.normalize(bare), exterior_cw=False)
 
 
 def _wkb(shapes: Geometries) -> "pa.Array[Any]":

@@ -19,6 +19,9 @@ Mask = npt.NDArray[np.bool_]
 DECIMALS: Final = 9
 """Reprojected coordinates are rounded to so many decimals of a degree (D3.4)."""
 
+WAY_BACK: Final = 1e-3
+"""Share of its coordinates by which a place may differ after the way to lon/lat and back."""
+
 _WGS84: Final = pyproj.CRS.from_epsg(4326)
 
 
@@ -110,11 +113,19 @@ def _in_area(
 
 
 def _unproject(coordinates: Coordinates, reference: _Reference) -> Coordinates:
-    """Give lon/lat, rounded where something was computed; what cannot be computed is infinite."""
+    """Give lon/lat, rounded where something was computed; infinite where the projection has no such place.
+
+    PROJ wraps what lies beyond the edge of a projection around the world, or puts it on a pole; the way back shows it.
+    """
     if reference.transformer is None:
         return coordinates
-    lon, lat = reference.transformer.transform(coordinates[:, 0], coordinates[:, 1])
-    return np.round(np.column_stack((lon, lat)), DECIMALS)
+    lon, lat = reference.transformer.transform(*coordinates.T)
+    back = np.column_stack(reference.transformer.transform(lon, lat, direction="INVERSE"))
+    room = WAY_BACK * np.maximum(np.abs(coordinates).max(axis=1, initial=1.0), 1.0)
+    away = ~(np.abs(back - coordinates).max(axis=1, initial=0.0) <= room)
+    placed = np.round(np.column_stack((lon, lat)), DECIMALS)
+    placed[away] = np.inf
+    return placed
 
 
 @lru_cache(maxsize=64)
