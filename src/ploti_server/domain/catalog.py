@@ -36,6 +36,8 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DURATION_MOST: Final = timedelta(days=366)
 _ID_LONGEST: Final = 63
 _RESERVED_TOPIC: Final = "none"
+_REVIEW: Final = ReviewLimits()
+_MATCHING: Final = MatchingLimits()
 
 
 class CatalogBroken(Exception):
@@ -189,19 +191,19 @@ def _numbers(part: Fields, defaults: ReviewLimits | MatchingLimits) -> dict[str,
     return found
 
 
-def _review(part: Fields | None) -> ReviewLimits:
+def _review(part: Fields | None, defaults: ReviewLimits) -> ReviewLimits:
     if part is None:
-        return ReviewLimits()
-    found = ReviewLimits(**_numbers(part, ReviewLimits()))
+        return defaults
+    found = ReviewLimits(**_numbers(part, defaults))
     part.close()
     return found
 
 
-def _matching(part: Fields | None) -> MatchingLimits:
+def _matching(part: Fields | None, defaults: MatchingLimits) -> MatchingLimits:
     if part is None:
-        return MatchingLimits()
-    agent = part.text("agent", allowed=_one_of(AGENTS)) or MatchingLimits().agent
-    found = MatchingLimits(agent=agent, **_numbers(part, MatchingLimits()))
+        return defaults
+    agent = part.text("agent", allowed=_one_of(AGENTS)) or defaults.agent
+    found = MatchingLimits(agent=agent, **_numbers(part, defaults))
     part.close()
     return found
 
@@ -226,7 +228,16 @@ def _attachments(part: Fields, folder: Path) -> tuple[Attachment, ...]:
     return tuple(found)
 
 
-def _dataset(part: Fields, topics: tuple[str, ...], folder: Path) -> Dataset:
+@dataclass(frozen=True)
+class _Beside:
+    """What a dataset's entry is read with: the catalog file's folder and the limits it gives none for."""
+
+    folder: Path
+    review: ReviewLimits
+    matching: MatchingLimits
+
+
+def _dataset(part: Fields, topics: tuple[str, ...], beside: _Beside) -> Dataset:
     source = part.part("source")
     if source is None and part.raw is not None:
         part.note("source", "is missing")
@@ -240,17 +251,17 @@ def _dataset(part: Fields, topics: tuple[str, ...], folder: Path) -> Dataset:
         publisher=part.text("publisher"),
         license=_license(part.part("license")),
         data_atlas_id=part.text("data_atlas_id"),
-        source=_source(source, folder) if source else SourceSpec("file", ""),
+        source=_source(source, beside.folder) if source else SourceSpec("file", ""),
         key=part.texts("key"),
         columns=_columns(part.part("columns")),
         volatile=part.texts("volatile"),
         drop=part.texts("drop"),
         documents=part.texts("documents"),
-        attachments=_attachments(part, folder),
+        attachments=_attachments(part, beside.folder),
         timezone=part.text("timezone", allowed=_timezone) or "UTC",
         check_every=_check_every(part.part("check")),
-        review=_review(part.part("review")),
-        matching=_matching(part.part("matching")),
+        review=_review(part.part("review"), beside.review),
+        matching=_matching(part.part("matching"), beside.matching),
         deliverable=part.flag("deliverable", True),
         retired=part.flag("retired", False),
     )
@@ -280,9 +291,14 @@ def _topics(part: Fields) -> tuple[Topic, ...]:
     return tuple(found)
 
 
-def parse_catalog(text: str, file: Path) -> Catalog:
-    """Read a catalog's text; relative addresses lie beside `file`. Raises `CatalogBroken` with every problem."""
-    folder = file.absolute().parent
+def parse_catalog(
+    text: str, file: Path, review: ReviewLimits = _REVIEW, matching: MatchingLimits = _MATCHING
+) -> Catalog:
+    """Read a catalog's text; relative addresses lie beside `file`. Raises `CatalogBroken` with every problem.
+
+    `review` and `matching` are the limits of datasets that give none of their own.
+    """
+    beside = _Beside(file.absolute().parent, review, matching)
     try:
         raw = load_yaml(text)
     except yaml.YAMLError as broken:
@@ -293,7 +309,7 @@ def parse_catalog(text: str, file: Path) -> Catalog:
     datasets: list[Dataset] = []
     for i, item in enumerate(part.items("datasets")):
         one = Fields(item, f"datasets[{i}]", problems)
-        dataset = _dataset(one, tuple(topic.id for topic in topics), folder)
+        dataset = _dataset(one, tuple(topic.id for topic in topics), beside)
         if dataset.id and dataset.id in [earlier.id for earlier in datasets]:
             one.note("id", f"'{dataset.id}' is named twice")
         datasets.append(dataset)

@@ -1,0 +1,60 @@
+"""`ploti-server doctor`: checks that a home folder's server can work, one line for each thing."""
+
+import secrets
+import shutil
+from collections.abc import Callable
+from typing import Any, Final
+
+from ploti_server.app import build_ports
+from ploti_server.cli.home import settings_of
+from ploti_server.cli.printing import COMMON, Common, show
+from ploti_server.domain.settings import Settings
+from ploti_server.ports import Ports
+
+SPACE_LEAST: Final = 1_000_000_000
+_PROBE: Final = "doctor"
+
+
+def doctor(*, common: Common = COMMON) -> int:
+    """Check the settings, the database, the file store and the disk; exit code 1 where something is wrong."""
+    settings = settings_of(common)
+    found = [_try("settings", lambda: f"home folder {settings.home}")]
+    ports: list[Ports] = []
+
+    def open_database() -> str:
+        ports.append(build_ports(settings))
+        with ports[0].store.write() as records:
+            return f"{len(records.catalog.datasets())} datasets, {len(records.workspaces.all())} workspaces"
+
+    found.append(_try("database", open_database))
+    if ports:
+        found.append(_try("files", lambda: _probe_files(ports[0])))
+    found.append(_try("disk", lambda: _free_space(settings)))
+    found.append(_try("public address", lambda: settings.public_url or "not set: enough on this machine only"))
+    show(common, found, "checks")
+    return 0 if all(row["ok"] for row in found) else 1
+
+
+def _try(what: str, look: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return {"check": what, "ok": True, "says": look()}
+    except Exception as error:  # noqa: BLE001 - whatever is wrong is what the doctor is asked for
+        return {"check": what, "ok": False, "says": " ".join(str(error).split()) or type(error).__name__}
+
+
+def _probe_files(ports: Ports) -> str:
+    path = f"{_PROBE}/{secrets.token_hex(8)}"
+    ports.files.put_bytes(path, b"probe")
+    try:
+        if b"".join(ports.files.read(path)) != b"probe":
+            raise OSError("a file came back with other bytes")
+    finally:
+        ports.files.remove(path)
+    return "written, read and removed a file"
+
+
+def _free_space(settings: Settings) -> str:
+    free = shutil.disk_usage(settings.home).free
+    if free < SPACE_LEAST:
+        raise OSError(f"only {free // 1_000_000} MB left in {settings.home}: make room")
+    return f"{free // 1_000_000} MB free"

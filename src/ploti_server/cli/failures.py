@@ -1,0 +1,49 @@
+"""Failures that an operator can do something about, shown as one line, or with `--json` as an object (D13.6)."""
+
+import json
+import sys
+
+from sqlalchemy.exc import OperationalError
+
+from ploti_server.adapters.migrations import UnknownLayout
+from ploti_server.cli.printing import CommandRefused
+from ploti_server.domain.access import Refused
+from ploti_server.domain.catalog import CatalogBroken
+from ploti_server.domain.settings import SettingsBroken
+from ploti_server.domain.states import StateUnreadable
+from ploti_server.pipeline.check import CheckRefused
+from ploti_server.pipeline.workspaces import WorkspaceRefused
+
+EXPECTED: tuple[type[Exception], ...] = (
+    CommandRefused,
+    Refused,
+    CatalogBroken,
+    SettingsBroken,
+    StateUnreadable,
+    CheckRefused,
+    WorkspaceRefused,
+    UnknownLayout,
+    OperationalError,
+)
+"""Every kind of refusal that a command can end with; another exception is a fault of the program."""
+
+
+def is_expected(failed: Exception) -> bool:
+    """Tell whether a failure is a refusal with a message for the operator."""
+    return isinstance(failed, EXPECTED)
+
+
+def tell(failed: Exception, as_json: bool) -> None:
+    """Print a refusal: a line to the error output, or an object to the output."""
+    lines = list(failed.problems) if isinstance(failed, CatalogBroken) else [_message(failed)]
+    if as_json:
+        problems = {"problems": lines} if isinstance(failed, CatalogBroken) else {}
+        print(json.dumps({"error": {"message": "; ".join(lines), **problems}}, ensure_ascii=False))
+    for line in [] if as_json else lines:
+        print(f"ploti-server: {line}", file=sys.stderr)
+
+
+def _message(failed: Exception) -> str:
+    if isinstance(failed, OperationalError):
+        return f"the database does not answer as it should: {' '.join(str(failed.orig).split())}; try `doctor`"
+    return str(failed)

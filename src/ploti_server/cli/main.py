@@ -1,0 +1,68 @@
+"""The table of commands, and what becomes of their failures: 0 done, 1 refused with one clear line, 2 wrong usage."""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+COMMANDS: Final = (
+    ("serve", "ploti_server.cli.serve:serve", "Serve the API, with workers inside."),
+    (
+        "status",
+        "ploti_server.cli.status:status",
+        "Tell where every dataset stands; exit code 1 where one needs care.",
+    ),
+    ("doctor", "ploti_server.cli.doctor:doctor", "Check that this home folder's server can work."),
+    ("settings", "ploti_server.cli.settings:settings", "Show every setting and where it comes from."),
+    ("catalog", "ploti_server.cli.catalog:catalog", "Apply a catalog of topics and datasets."),
+    ("datasets", "ploti_server.cli.datasets:datasets", "List the datasets of the catalog."),
+    ("workspace", "ploti_server.cli.workspaces:workspace", "Create, list, change and delete workspaces."),
+    ("member", "ploti_server.cli.members:member", "Add, list and remove a workspace's members."),
+    ("key", "ploti_server.cli.keys:key", "Create, list and revoke API keys."),
+)
+"""Name, where its function or group is, what it does: one line for each command or group."""
+
+DONE: Final = 0
+REFUSED: Final = 1
+WRONG_USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+
+def make_app() -> App:
+    """Make the command with all of its sub-commands, none of them imported yet."""
+    app = App(
+        name="ploti-server",
+        help="Publish public records as versioned feeds, and serve them.",
+        version=lambda: version("ploti"),
+        result_action="return_value",
+    )
+    for name, place, says in COMMANDS:
+        app.command(place, name=name, help=says)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; gives the exit code (D13.6)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        result = make_app()(given, exit_on_error=False, print_error=False)
+    except CycloptsError as wrong:
+        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"ploti-server: {_line(wrong)}")
+        return WRONG_USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as failed:
+        from ploti_server.cli.failures import is_expected, tell
+
+        if not is_expected(failed):
+            raise
+        tell(failed, as_json="--json" in given)
+        return REFUSED
+    return result if isinstance(result, int) else DONE
+
+
+def _line(wrong: CycloptsError) -> str:
+    return f"{' '.join(str(wrong).split())} See `ploti-server --help`."

@@ -1,0 +1,74 @@
+"""`ploti-server serve`: the API, with a worker in the same process."""
+
+import ipaddress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import uvicorn
+from cyclopts import Parameter
+
+from ploti_server import worker
+from ploti_server.api import make_api
+from ploti_server.app import build_ports, build_signer
+from ploti_server.cli.home import settings_of
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, say
+from ploti_server.domain.settings import Settings
+from ploti_server.ports import Ports
+
+
+def serve(
+    *,
+    host: str | None = None,
+    port: Annotated[int | None, Parameter(help="0 takes any free port.")] = None,
+    no_work: Annotated[bool, Parameter(name="--no-work", negative="", help="Serve only; run workers apart.")] = False,
+    common: Common = COMMON,
+) -> int:
+    """Serve the API, and do the due work of checks and releases in the same process."""
+    settings = settings_of(common)
+    bound = host or settings.host
+    require_public_address(bound, settings)
+    ports = build_ports(settings)
+    api = make_api(ports, settings, build_signer(ports))
+    config = uvicorn.Config(
+        api, host=bound, port=settings.port if port is None else port, log_level="info", access_log=False
+    )
+    with _working(ports, not no_work):
+        if not common.as_json:
+            say(f"serving {settings.home} (stop with Ctrl-C)")
+        uvicorn.Server(config).run()
+    return 0
+
+
+def require_public_address(host: str, settings: Settings) -> None:
+    """Refuse to serve other machines without the address that links have to carry (D7.7)."""
+    if settings.public_url is None and not is_loopback(host):
+        raise CommandRefused(
+            f"to serve on {host}, set the public address that links are made with first, like "
+            "PLOTI_SERVER_PUBLIC_URL=https://feeds.example.org"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+@contextmanager
+def _working(ports: Ports, on: bool) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=worker.run, args=(ports, stop), name="worker", daemon=True)
+    if on:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if on:
+            thread.join()

@@ -1,0 +1,53 @@
+"""`ploti-server status`: every dataset's last and next check, what is held or failed and why (D13.2)."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from ploti_server.cli.home import ports_of
+from ploti_server.cli.printing import COMMON, Common, show
+from ploti_server.domain.checks import CheckStatus
+from ploti_server.domain.versions import VersionStatus
+from ploti_server.domain.wire import wire_time
+from ploti_server.ports import Records
+
+STALE_AFTER: Final = timedelta(days=1)
+NEEDS_A_LOOK: Final = ("held", "failed", "stale")
+
+
+def status(*, common: Common = COMMON) -> int:
+    """Tell where every dataset stands; exit code 1 where one is held, failed or a day overdue."""
+    ports = ports_of(common)
+    now = ports.clock.now()
+    with ports.store.read() as records:
+        rows = [_row(records, d.id, now) for d in records.catalog.datasets() if not d.retired]
+    show(common, rows, "datasets")
+    return 1 if any(row["state"] in NEEDS_A_LOOK for row in rows) else 0
+
+
+def _row(records: Records, dataset_id: str, now: datetime) -> dict[str, Any]:
+    current = records.versions.current(dataset_id)
+    refresh = records.catalog.refresh(dataset_id)
+    state, why = _state(records, dataset_id, now)
+    return {
+        "dataset": dataset_id,
+        "state": state,
+        "why": why,
+        "version": current and current.number,
+        "lastCheckedAt": refresh.last_checked_at and wire_time(refresh.last_checked_at),
+        "nextCheckBy": refresh.next_check_by and wire_time(refresh.next_check_by),
+    }
+
+
+def _state(records: Records, dataset_id: str, now: datetime) -> tuple[str, str | None]:
+    held = records.versions.in_status(dataset_id, [VersionStatus.HELD])
+    if held:
+        return "held", f"version {held[-1].number}: {', '.join(held[-1].reasons)}"
+    last = records.checks.last_of(dataset_id)
+    if last is not None and last.status is CheckStatus.FAILED:
+        return "failed", last.reason
+    if last is not None and last.status in (CheckStatus.QUEUED, CheckStatus.BUILDING, CheckStatus.WAITING):
+        return str(last.status), None
+    due = records.catalog.refresh(dataset_id).next_check_by
+    if due is not None and now - due > STALE_AFTER and records.subscriptions.holding(dataset_id):
+        return "stale", f"its check was due at {wire_time(due)}"
+    return ("current" if records.versions.current(dataset_id) else "not built"), None
