@@ -24,6 +24,12 @@ def test_defaults_lie_in_the_home_folder():
     assert (settings.review, settings.matching) == (ReviewLimits(), MatchingLimits())
 
 
+def test_home_of_any_name_makes_an_address():
+    settings = Settings.of(Path("/srv/a %41?ü"))
+    assert settings.database_url == "sqlite:////srv/a%20%2541%3F%C3%BC/ploti.db"
+    assert settings.files_url == "file:///srv/a%20%2541%3F%C3%BC/files"
+
+
 def test_home_becomes_absolute():
     assert Settings.of(Path("ploti-home")).home == Path.cwd() / "ploti-home"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_type_hints
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from ploti_server.domain.datasets import MatchingLimits, ReviewLimits
 
@@ -60,7 +60,7 @@ class Settings:
         Raises `SettingsBroken`.
         """
         home = home.absolute()
-        defaults = cls(home, f"sqlite:///{home / 'ploti.db'}", (home / "files").as_uri())
+        defaults = cls(home, f"sqlite:///{quote(str(home / 'ploti.db'))}", (home / "files").as_uri())
         given = given_settings(environment or {}, stored or {})
         values = {name: value for name, (value, _) in given.items() if name in _PLAIN}
         for group in _GROUPS:
