@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.independent import PublishedVersion, folders
 
 from ploti_server.app import build_ports
-from ploti_server.domain.catalog import read_catalog
+from ploti_server.domain.catalog import parse_catalog
 from ploti_server.domain.settings import Settings
 from ploti_server.pipeline.catalog import apply_catalog
 from ploti_server.pipeline.subscriptions import create_subscription
@@ -34,7 +34,7 @@ def run(home, step, hit, verb, file="-"):
 
 def publisher(home):
     ports = build_ports(Settings.of(home=home))
-    apply_catalog(ports, read_catalog((DEMO / "catalog.yaml").read_text(), DEMO))
+    apply_catalog(ports, parse_catalog((DEMO / "catalog.yaml").read_text(), DEMO / "catalog.yaml"))
     workspace = create_workspace(ports, "team", ["fl-counties"], None)
     create_subscription(ports, workspace, Selection("Florida", ("fl",), (), ()))
     return ports

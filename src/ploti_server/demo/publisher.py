@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ploti_server.app import build_ports
-from ploti_server.domain.catalog import read_catalog
+from ploti_server.domain.catalog import parse_catalog
 from ploti_server.domain.checks import Check
 from ploti_server.domain.settings import Settings
 from ploti_server.domain.versions import Version
@@ -32,7 +32,7 @@ class Publisher:
 
     def apply_catalog(self, file: Path) -> None:
         """Apply the demo's catalog."""
-        apply_catalog(self.ports, read_catalog(file.read_text(encoding="utf-8"), file.parent))
+        apply_catalog(self.ports, parse_catalog(file.read_text(encoding="utf-8"), file))
 
     def create_workspace(self, name: str, coverage: str, member: str) -> str:
         """Open a workspace to one member; gives the text of the member's key."""

@@ -91,7 +91,8 @@ def _tables_to_write(tables: Tables, built: Built) -> Iterator[tuple[FileKind, I
 
 def _write(built: Built, kind: FileKind, batches: Iterator[pa.RecordBatch], folder: Path) -> tuple[WrittenPart, ...]:
     if kind == "backfill":
-        schema = arrow_schema(built.version.schema, kind, built.backfill_columns)
+        added = tuple(c for c in built.version.schema.columns if c.name in built.backfill_columns)
+        schema = arrow_schema(replace(built.version.schema, columns=added), kind)
         rows = (batch.select(schema.names).cast(schema) for batch in batches)
         geometry_type = built.geometry_type if GEOMETRY in built.backfill_columns else None
     else:
