@@ -66,9 +66,9 @@ def delivered_names(columns: Sequence[SourceColumn], known: Sequence[KnownColumn
     would have alone, also where another spelling had it before and is gone now; what clashes gets `_2`, `_3`.
     """
     free: dict[str, list[str]] = {}
-    for column in known:
-        if column.name != GEOMETRY:
-            free.setdefault(column.source_name, []).append(column.name)
+    for had in known:
+        if had.name != GEOMETRY:
+            free.setdefault(had.source_name, []).append(had.name)
     names: dict[str, str] = {}
     for column in columns:
         if free.get(column.source_name):

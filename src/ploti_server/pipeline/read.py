@@ -7,10 +7,9 @@ its values are looked through for types and it is read once more.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ploti.contract.digest import canonical_value
 from ploti.contract.files import GEOMETRY
@@ -32,7 +31,8 @@ from ploti_server.rows.normalise import (
     normalise,
 )
 from ploti_server.rows.profile import ColumnProfile
-from ploti_server.rows.raw import Kind, RawState
+from ploti_server.rows.raw import Array, Kind, RawState
+from ploti_server.rows.text import pc
 
 NEW: Final = "new"
 REJECTS_TABLE: Final = "rejects"
@@ -152,7 +152,7 @@ def _declared(
     """Give the types that the catalog tells; coordinates are numbers where it tells nothing else (D2.10)."""
     declared: dict[str, ColumnType] = {}
     for id_ in (shapes.x, shapes.y) if shapes is not None else ():
-        if id_ in names:
+        if id_ is not None and id_ in names:
             declared[names[id_]] = "number"
     for spelling, type_ in dataset.columns.items():
         column = roles.find(spelling)
@@ -185,7 +185,6 @@ def _pinned_plan(layout: _Layout, dataset: Dataset, previous: Schema | None) -> 
 
 def _inferred_plan(raw: RawState, layout: _Layout, dataset: Dataset, previous: Schema | None) -> tuple[_Layout, Plan]:
     """Look through all values: pinned types where they hold, else inferred ones, and nameless columns with a value."""
-    columns = {column.id: column for column in raw.columns}
     profiles = {column.id: ColumnProfile(dataset.timezone) for column in layout.unnamed}
     for name, source in layout.sources.items():
         if name not in layout.declared and source is not None:
@@ -194,14 +193,20 @@ def _inferred_plan(raw: RawState, layout: _Layout, dataset: Dataset, previous: S
         for id_, profile in profiles.items():
             if id_ in batch.columns:
                 profile.see(batch.columns[id_])
-    valued = {name: columns[column.id] for column, name in layout.unnamed.items() if profiles[column.id].valued}
+    valued = {column: name for column, name in layout.unnamed.items() if profiles[column.id].valued}
+    sources = layout.sources | {name: column for column, name in valued.items()}
     layout = replace(
         layout,
-        sources=layout.sources | valued,
-        unnamed={column: name for column, name in layout.unnamed.items() if name not in valued},
+        sources=dict(sorted(sources.items(), key=lambda source: _position(source[1]))),
+        unnamed={column: name for column, name in layout.unnamed.items() if column not in valued},
     )
     types = {name: _type(layout, name, source, profiles, previous) for name, source in layout.sources.items()}
     return layout, _plan(layout, dataset, types, _kind(previous) or _first_kind(raw, layout))
+
+
+def _position(column: SourceColumn | None) -> int:
+    """Give a column's place in the state; one that is not there comes last."""
+    return column.position if column is not None else 1 << 30
 
 
 def _type(
@@ -246,7 +251,7 @@ def _first_kind(raw: RawState, layout: _Layout) -> str | None:
 
 def _plan(layout: _Layout, dataset: Dataset, types: Mapping[str, ColumnType], kind: str | None) -> Plan:
     planned = {
-        name: PlannedColumn(name, types[name], source and source.id, declared=name in layout.declared)
+        name: PlannedColumn(name, types[name], source.id if source else None, declared=name in layout.declared)
         for name, source in layout.sources.items()
     }
     if layout.shapes is not None:
@@ -281,7 +286,7 @@ class _Measures:
     kinds: set[str] = field(default_factory=set)
     reasons: Counter[str] = field(default_factory=Counter)
     rejects: list[pa.RecordBatch] = field(default_factory=list)
-    singles: dict[str, pa.Scalar] = field(default_factory=dict)
+    singles: dict[str, Any] = field(default_factory=dict)
 
     def add(self, read: Normalised) -> None:
         """Count a delivered batch in."""
@@ -290,7 +295,7 @@ class _Measures:
         self.kinds |= read.kinds
         if read.rejects.num_rows:
             self.rejects.append(read.rejects)
-            self.reasons.update(read.rejects["reason"].to_pylist())
+            self.reasons.update(str(reason) for reason in read.rejects["reason"].to_pylist())
         batch = read.batch
         if batch.num_rows == 0:
             return
@@ -304,7 +309,7 @@ class _Measures:
                 del self.singles[name]
 
 
-def _all_are(values: pa.Array, single: pa.Scalar) -> bool:
+def _all_are(values: Array, single: Any) -> bool:
     """Tell whether every value is the one; null counts as a value."""
     if not single.is_valid:
         return bool(values.null_count == len(values))
@@ -349,7 +354,7 @@ def _delivered(raw: RawState, plan: Plan, measures: _Measures) -> Iterator[pa.Re
 
 
 def _column(planned: PlannedColumn, layout: _Layout, measures: _Measures, previous: Schema | None) -> Column:
-    """Describe a delivered column; it is nullable where it was, where it came later, or where a value is null (D2.7)."""
+    """Describe a delivered column; nullable where it was, where it came later, or where a value is null (D2.7)."""
     before = previous.column(planned.name) if previous is not None else None
     later = previous is not None and before is None
     empty = measures.nulls[planned.name] > 0 or (measures.rows == 0 and before is None)

@@ -1,4 +1,4 @@
-"""One batch of a state into delivered columns: types, text rule, shapes, and what could not be delivered (D2, D3, D5.7).
+"""One batch of a state into delivered columns: types, text, shapes, and what cannot be delivered (D2, D3, D5.7).
 
 A pure function of the batch and the plan; an engine maps it over all batches.
 """
@@ -9,14 +9,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import shapely
 
 from ploti.contract.files import GEOMETRY
 from ploti.contract.values import ColumnType
 from ploti_server.rows.geometry import normalise_shapes, points_from_xy, promote
-from ploti_server.rows.raw import RawBatch, RawColumn
-from ploti_server.rows.text import clean
+from ploti_server.rows.raw import Array, RawBatch, RawColumn
+from ploti_server.rows.text import clean, pc
 from ploti_server.rows.types import ARROW_TYPES, Held, fit, hold
 
 ROW: Final = "_row"
@@ -24,9 +23,13 @@ HILBERT: Final = "_hilbert"
 SHOWN: Final = 1_000
 """Characters of a value that are kept with a reject."""
 
-REJECTS: Final = pa.schema(
-    [("row", pa.int64()), ("column", pa.string()), ("reason", pa.string()), ("value", pa.string())]
-)
+_REJECT_FIELDS: Final[list[tuple[str, Any]]] = [
+    ("row", pa.int64()),
+    ("column", pa.string()),
+    ("reason", pa.string()),
+    ("value", pa.string()),
+]
+REJECTS: Final = pa.schema(_REJECT_FIELDS)
 BROKEN_WKT: Final = "well-known text cannot be read"
 
 
@@ -67,8 +70,10 @@ class Plan:
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of what `normalise` gives."""
-        ahead = [(ROW, pa.int64())] + ([(HILBERT, pa.int64())] if self.shapes else [])
-        return pa.schema(ahead + [(column.name, ARROW_TYPES[column.type]) for column in self.columns])
+        fields: list[tuple[str, Any]] = [(ROW, pa.int64())]
+        if self.shapes is not None:
+            fields.append((HILBERT, pa.int64()))
+        return pa.schema(fields + [(column.name, ARROW_TYPES[column.type]) for column in self.columns])
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def normalise(raw: RawBatch, plan: Plan) -> Normalised:
     for given in raw.rejects:
         rejects.add(given.row, given.column, given.reason, given.value)
     misfits = [id_ for id_ in plan.unnamed if pc.any(clean(raw.column(id_).text).is_valid()).as_py()]
-    delivered: dict[str, pa.Array] = {ROW: pa.array(raw.numbers)}
+    delivered: dict[str, Array] = {ROW: pa.array(raw.numbers)}
     for column in plan.columns:
         if column.type == "geometry":
             continue
@@ -165,7 +170,7 @@ def _list_cells(raw: RawBatch, column: PlannedColumn, held: Held, rejects: _Reje
         rejects.add(int(raw.numbers[index]), column.name, f"value is no {column.type}: left empty", value)
 
 
-def _in_order(delivered: dict[str, pa.Array], plan: Plan) -> pa.RecordBatch:
+def _in_order(delivered: dict[str, Array], plan: Plan) -> pa.RecordBatch:
     return pa.record_batch([delivered[name] for name in plan.schema.names], schema=plan.schema)
 
 
@@ -183,7 +188,7 @@ def _shapes(raw: RawBatch, planned: PlannedShapes, zone: str, rejects: _Rejects)
     return raw.shapes if raw.shapes is not None else np.full(len(raw.numbers), None, dtype=object)
 
 
-def _coordinate(column: RawColumn, zone: str) -> pa.Array:
+def _coordinate(column: RawColumn, zone: str) -> Array:
     return fit(column, "number", zone).values
 
 
@@ -191,7 +196,7 @@ def _shapes_from_text(raw: RawBatch, id_: str, rejects: _Rejects) -> npt.NDArray
     """Read well-known text; what is none is null and listed."""
     texts = pc.replace_substring_regex(clean(raw.column(id_).text), pattern="(?i)^SRID=[0-9]+;", replacement="")
     shapes: npt.NDArray[np.object_] = shapely.from_wkt(texts.to_numpy(zero_copy_only=False), on_invalid="ignore")
-    broken = np.equal(shapes, None) & np.asarray(texts.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    broken = ~shapely.is_geometry(shapes) & np.asarray(texts.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     for index in np.flatnonzero(broken):
         rejects.add(int(raw.numbers[index]), GEOMETRY, BROKEN_WKT, texts[int(index)].as_py())
     return shapes

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ploti_server.domain.columns import SourceColumn
+
+Array: TypeAlias = "pa.Array[Any]"
+"""An Arrow array of any type; the quotes are there because Arrow's own class takes no parameter at run time."""
 
 
 class Kind(IntEnum):
@@ -32,7 +35,7 @@ class RawColumn:
     canonical JSON of what is nested. `kind_of` holds the kind of each value where several kinds occur.
     """
 
-    text: pa.Array
+    text: Array
     kinds: frozenset[Kind]
     kind_of: npt.NDArray[np.int8] | None = None
 
@@ -78,9 +81,8 @@ class RawRecords(Protocol):
 class RawState:
     """An opened state, read as often as needed.
 
-    `has_records` is False for a state that says nothing about its columns, `by_member` True where columns are the members
-    that records have (D2.10). `crs` is what the source itself
-    declares. `encoding` is what its text was read as.
+    `has_records` is False for a state that says nothing about its columns, `by_member` True where columns are the
+    members that records have (D2.10). `crs` is what the source itself declares. `encoding` names how its text was read.
     """
 
     columns: tuple[SourceColumn, ...]

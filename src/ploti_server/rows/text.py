@@ -5,9 +5,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from ploti.contract.values import WHITE_SPACE, clean_text
+from ploti_server.rows.raw import Array
+
+pc: Any = pyarrow.compute
+"""Arrow's functions, of which the type stubs know too few forms."""
 
 _ODD: Final = r"[\x00\r\x{300}-\x{10FFFF}]"
 """What trimming alone does not settle: U+0000, CR, and characters that NFC may change (none below U+0300)."""
@@ -15,10 +19,8 @@ _NFC_BYTE: Final = 0xCC
 """First byte of U+0300 in UTF-8; every later character begins with this byte or a higher one."""
 
 
-def clean(text: pa.Array) -> pa.Array:
+def clean(text: Array) -> Array:
     """Give the delivered form of every text: NFC, no U+0000, trimmed, LF line ends, null where nothing is left."""
-    if isinstance(text, pa.ChunkedArray):
-        text = text.combine_chunks()
     data, starts, ends = bytes_of(text)
     if len(data) == 0:
         return pa.nulls(len(text), pa.string())
@@ -31,9 +33,10 @@ def clean(text: pa.Array) -> pa.Array:
     return text
 
 
-def bytes_of(text: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def bytes_of(text: Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Give the bytes of a string array, and start and end of each value in them."""
-    _, offset_buffer, data_buffer = text.buffers()
+    buffers: list[Any] = text.buffers()
+    _, offset_buffer, data_buffer = buffers
     if offset_buffer is None or data_buffer is None or len(text) == 0:
         empty = np.zeros(len(text), dtype=np.int32)
         return np.zeros(0, dtype=np.uint8), empty, empty
@@ -52,10 +55,12 @@ def _edges_may_be_white(
     return bool((first <= 32).any() or (last <= 32).any() or (first >= 0xC2).any() or (last >= 0x80).any())
 
 
-def _clean_odd(text: pa.Array) -> pa.Array:
+def _clean_odd(text: Array) -> Array:
     """Clean the values that hold something odd one by one."""
     odd = pc.fill_null(pc.match_substring_regex(text, _ODD), False)
     if not pc.any(odd).as_py():
         return text
-    cleaned: list[Any] = [clean_text(value) for value in text.filter(odd).to_pylist()]
-    return pc.replace_with_mask(text, odd, pa.array(cleaned, pa.string()))
+    found: list[Any] = text.filter(odd).to_pylist()
+    cleaned = [clean_text(value) for value in found]
+    replaced: Array = pc.replace_with_mask(text, odd, pa.array(cleaned, pa.string()))
+    return replaced

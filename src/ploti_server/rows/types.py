@@ -8,7 +8,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -16,14 +16,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ploti.contract.values import ColumnType
-from ploti_server.rows.raw import Kind, RawColumn
-from ploti_server.rows.text import clean
+from ploti_server.rows.raw import Array, Kind, RawColumn
+from ploti_server.rows.text import clean, pc
 from ploti_server.rows.zones import UTC_TIMESTAMP, to_utc
 
-ARROW_TYPES: Final[dict[ColumnType, pa.DataType]] = {
+ARROW_TYPES: Final[dict[ColumnType, Any]] = {
     "string": pa.string(),
     "integer": pa.int64(),
     "number": pa.float64(),
@@ -58,7 +57,7 @@ Mask = npt.NDArray[np.bool_]
 class Held:
     """Values of a type, null where the text is null or does not fit; `misfits` tells the latter."""
 
-    values: pa.Array
+    values: Array
     misfits: Mask
 
     @property
@@ -67,7 +66,7 @@ class Held:
         return not self.misfits.any()
 
 
-TextReader = Callable[[pa.Array, str], Held]
+TextReader = Callable[[Array, str], Held]
 
 
 def hold(column: RawColumn, type_: ColumnType, zone: str) -> Held:
@@ -96,7 +95,7 @@ def fit(column: RawColumn, type_: ColumnType, zone: str) -> Held:
     if held.whole:
         return held
     places = np.flatnonzero(held.misfits)
-    texts = clean(column.text.take(pa.array(places)))
+    texts = clean(column.text.filter(pa.array(held.misfits)))
     meant = [_meant(text, type_, zone) for text in texts.to_pylist()]
     values = pc.replace_with_mask(held.values, pa.array(held.misfits), pa.array(meant, ARROW_TYPES[type_]))
     misfits = held.misfits.copy()
@@ -117,14 +116,14 @@ def _of_kinds(column: RawColumn, kinds: frozenset[Kind]) -> Mask | None:
     return np.isin(column.kind_of, list(kinds)) & _present(column)
 
 
-def _string(text: pa.Array, _: str) -> Held:
+def _string(text: Array, _: str) -> Held:
     return Held(clean(text), np.zeros(len(text), dtype=np.bool_))
 
 
-def _spelled(pattern: str, parse: Callable[[pa.Array, str], Held]) -> TextReader:
+def _spelled(pattern: str, parse: Callable[[Array, str], Held]) -> TextReader:
     """Read only text of one spelling; what stands for no value is null."""
 
-    def read(text: pa.Array, zone: str) -> Held:
+    def read(text: Array, zone: str) -> Held:
         text = clean(text)
         fits = pc.fill_null(pc.match_substring_regex(text, pattern), True)
         if pc.all(fits).as_py() is not False:
@@ -137,25 +136,25 @@ def _spelled(pattern: str, parse: Callable[[pa.Array, str], Held]) -> TextReader
     return read
 
 
-def _mask(flags: pa.Array) -> Mask:
+def _mask(flags: Array) -> Mask:
     return np.asarray(flags.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def _none_wrong(values: pa.Array) -> Held:
+def _none_wrong(values: Array) -> Held:
     return Held(values, np.zeros(len(values), dtype=np.bool_))
 
 
-def _integers(text: pa.Array, _: str) -> Held:
+def _integers(text: Array, _: str) -> Held:
     return _none_wrong(pc.cast(text, pa.int64()))
 
 
-def _numbers(text: pa.Array, _: str) -> Held:
+def _numbers(text: Array, _: str) -> Held:
     """Read float64; -0.0 is 0.0, what is not finite is null (D2.5)."""
     values = pc.add(pc.cast(text, pa.float64()), 0.0)
     return _none_wrong(pc.if_else(pc.is_finite(values), values, None))
 
 
-def _whole_numbers(text: pa.Array, _: str) -> Held:
+def _whole_numbers(text: Array, _: str) -> Held:
     """Read integers from numbers with a point or exponent (D2.4)."""
     values = pc.cast(text, pa.float64())
     whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), 2.0**63))
@@ -163,11 +162,11 @@ def _whole_numbers(text: pa.Array, _: str) -> Held:
     return Held(pc.cast(pc.if_else(fits, values, None), pa.int64()), ~_mask(fits))
 
 
-def _booleans(text: pa.Array, _: str) -> Held:
+def _booleans(text: Array, _: str) -> Held:
     return _none_wrong(pc.equal(text, "true"))
 
 
-def _dates(text: pa.Array, zone: str) -> Held:
+def _dates(text: Array, zone: str) -> Held:
     try:
         values = pc.cast(text, pa.date32())
     except pa.ArrowInvalid:
@@ -177,7 +176,7 @@ def _dates(text: pa.Array, zone: str) -> Held:
     return _none_wrong(values)
 
 
-def _timestamps(text: pa.Array, zone: str) -> Held:
+def _timestamps(text: Array, zone: str) -> Held:
     zoned = pc.match_substring_regex(text, _ZONED)
     if pc.any(pc.greater(pc.binary_length(text), 25)).as_py():
         text = pc.replace_substring_regex(text, pattern=_LONG_FRACTION, replacement=r"\1")
@@ -192,7 +191,7 @@ def _timestamps(text: pa.Array, zone: str) -> Held:
     return _none_wrong(values) if _in_range(values) else _one_by_one(text, "timestamp", zone)
 
 
-def _in_range(moments: pa.Array) -> bool:
+def _in_range(moments: Array) -> bool:
     """Tell whether times lie in the years 1 to 9999."""
     if moments.null_count == len(moments):
         return True
@@ -200,10 +199,10 @@ def _in_range(moments: pa.Array) -> bool:
     return bool(ends["min"] >= _FIRST_MOMENT and ends["max"] <= _LAST_MOMENT)
 
 
-def _one_by_one(text: pa.Array, type_: ColumnType, zone: str) -> Held:
+def _one_by_one(text: Array, type_: ColumnType, zone: str) -> Held:
     """Read spelled dates or times where some are no day or hour that exists."""
-    read = _read_date if type_ == "date" else _read_timestamp
-    texts = text.to_pylist()
+    read: Callable[[str, str], Any] = _read_date if type_ == "date" else _read_timestamp
+    texts: list[Any] = text.to_pylist()
     values = [None if value is None else read(value, zone) for value in texts]
     wrong = [value is None and given is not None for value, given in zip(values, texts, strict=True)]
     return Held(pa.array(values, ARROW_TYPES[type_]), np.array(wrong, dtype=np.bool_))
@@ -223,21 +222,21 @@ def _read_timestamp(text: str, zone: str) -> datetime | None:
             return moment.astimezone(UTC)
         shown = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001  # a time without a zone
         utc = to_utc(pa.array([shown], pa.timestamp("us")), zone)
-        return utc[0].as_py() if _in_range(utc) else None  # type: ignore[no-any-return]
+        return utc[0].as_py() if _in_range(utc) else None
     except (ValueError, OverflowError):
         return None
 
 
-def _as_is(text: pa.Array, _: str) -> Held:
+def _as_is(text: Array, _: str) -> Held:
     return _none_wrong(text)
 
 
-def _json_strings(text: pa.Array, _: str) -> Held:
+def _json_strings(text: Array, _: str) -> Held:
     cleaned = clean(text).to_pylist()
     return _none_wrong(pa.array([None if t is None else json_text(t) for t in cleaned], pa.string()))
 
 
-def _json_from_text(text: pa.Array, _: str) -> Held:
+def _json_from_text(text: Array, _: str) -> Held:
     """Read JSON that stands in untyped text."""
     texts = clean(text).to_pylist()
     values = [None if value is None else _canonical_json(value) for value in texts]
@@ -288,7 +287,7 @@ def plain_text(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _only_no_value(text: pa.Array, _: str) -> Held:
+def _only_no_value(text: Array, _: str) -> Held:
     """Take text only where it stands for no value."""
     wrong = pc.fill_null(pc.invert(pc.match_substring_regex(clean(text), NO_VALUE)), False)
     return Held(pa.nulls(len(text), pa.float64()), _mask(wrong))
@@ -358,7 +357,7 @@ _BOOLEANS: Final = {
 def _meant_integer(text: str) -> int | None:
     if not re.fullmatch(r"[+-]?[0-9]{1,19}(\.0+)?", text):
         return None
-    value = int(text.split(".")[0])
+    value = int(text.partition(".")[0])
     return value if -(2**63) <= value < 2**63 else None
 
 
@@ -377,8 +376,3 @@ def _meant_moment(text: str, zone: str) -> datetime | None:
     if re.fullmatch(DATE[1:-1], text):
         text += "T00:00:00"
     return _read_timestamp(text, zone) if re.fullmatch(TIMESTAMP[1:-1], text) else None
-
-
-def empty(types: Iterable[ColumnType], rows: int = 0) -> Sequence[pa.Array]:
-    """Give null columns of some types."""
-    return [pa.nulls(rows, ARROW_TYPES[type_]) for type_ in types]

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ploti_server.rows.raw import Array
+
 UTC_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -22,14 +24,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 Microseconds = npt.NDArray[np.int64]
 
 
-def to_utc(local: pa.Array, zone: str) -> pa.Array:
+def to_utc(local: Array, zone: str) -> Array:
     """Turn times without a zone (timestamp in microseconds) into UTC."""
     if zone == "UTC" or local.null_count == len(local):
-        return local.cast(pa.int64()).cast(UTC_TIMESTAMP)
+        same: Array = local.cast(pa.int64()).cast(UTC_TIMESTAMP)
+        return same
     shown = np.asarray(local.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
     moved = shown - _offsets(shown, zone)
     missing = np.asarray(local.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
-    return pa.array(moved, mask=missing).cast(UTC_TIMESTAMP)
+    utc: Array = pa.array(moved, mask=missing).cast(UTC_TIMESTAMP)
+    return utc
 
 
 def _offsets(shown: Microseconds, zone: str) -> Microseconds:

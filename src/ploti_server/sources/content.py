@@ -1,4 +1,4 @@
-"""What a state's bytes are: gzip, text and its encoding, and which format, told by content and never by name (D14.1)."""
+"""What a state's bytes are: gzip, text in some encoding, and which format, by content and never by name (D14.1)."""
 
 import codecs
 import gzip
@@ -146,7 +146,9 @@ def _refuse_foreign(head: bytes) -> None:
     for mark, what in _FOREIGN.items():
         if head.startswith(mark):
             raise StateUnreadable(f"this is {what}: {READ_HERE}")
-    if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and head.count(0) > len(head) // 4:
+    if head[0] < 9 or (
+        not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and head.count(0) > max(8, len(head) // 20)
+    ):
         raise StateUnreadable(f"this is not text: {READ_HERE}")
 
 

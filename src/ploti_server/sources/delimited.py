@@ -2,9 +2,10 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from ploti.contract.values import clean_text
 from ploti_server.domain.columns import SourceColumn
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.states import StateUnreadable
-from ploti_server.rows.raw import Kind, RawBatch, RawColumn, RawState, Reject
+from ploti_server.rows.raw import Array, Kind, RawBatch, RawColumn, RawState, Reject
 from ploti_server.sources.content import Content, decoder
 
 DELIMITERS: Final = ",;\t|"
@@ -124,7 +125,7 @@ class _Ragged:
     missing: int = 0
     unclosed: int | None = None
 
-    def __call__(self, row: arrow_csv.InvalidRow) -> str:
+    def __call__(self, row: Any) -> Literal["skip"]:
         """Note a row and skip it."""
         width = len(self.layout.columns)
         self.numbers.append(row.number)
@@ -152,7 +153,9 @@ class _Ragged:
         kept, rejects, missing = self.kept, tuple(self.rejects), self.missing
         self.kept, self.rejects, self.missing = [], [], 0
         numbers = np.array([number for number, _ in kept], dtype=np.int64)
-        texts = [pa.array([cells[i] or None for _, cells in kept], pa.string()) for i in range(len(self.layout.columns))]
+        texts: list[Array] = [
+            pa.array([cells[i] or None for _, cells in kept], pa.string()) for i in range(len(self.layout.columns))
+        ]
         return _raw_batch(self.layout, numbers, texts, rejects, missing)
 
 
@@ -174,16 +177,14 @@ def _batches(content: Content, layout: Layout) -> Iterator[RawBatch]:
                 raise StateUnreadable("a row is larger than 1 GB: is a quote never closed?") from error
 
 
-def _read(
-    content: Content, layout: Layout, ragged: _Ragged, block_bytes: int, given: int
-) -> Iterator[RawBatch]:
+def _read(content: Content, layout: Layout, ragged: _Ragged, block_bytes: int, given: int) -> Iterator[RawBatch]:
     """Read rows after number `given` with one size of block."""
-    body = _Body(content, layout.body)
+    body: Any = _Body(content, layout.body)
     if body.at_end:
         return
     names = [column.id for column in layout.columns]
     reader = arrow_csv.open_csv(
-        pa.PythonFile(body, mode="r"),
+        body,
         read_options=arrow_csv.ReadOptions(column_names=names, use_threads=False, block_size=block_bytes),
         parse_options=arrow_csv.ParseOptions(
             delimiter=layout.delimiter, newlines_in_values=True, invalid_row_handler=ragged
@@ -222,9 +223,7 @@ def _refuse_unclosed(ragged: _Ragged) -> None:
         raise StateUnreadable(f"a quote that opens in row {ragged.unclosed} is never closed: what follows is lost")
 
 
-def _pieces(
-    layout: Layout, numbers: npt.NDArray[np.int64], texts: list[pa.Array], given: int
-) -> Iterator[RawBatch]:
+def _pieces(layout: Layout, numbers: npt.NDArray[np.int64], texts: list[Array], given: int) -> Iterator[RawBatch]:
     start = int(np.searchsorted(numbers, given, side="right"))
     for first in range(start, len(numbers), BATCH_ROWS):
         part = slice(first, first + BATCH_ROWS)
@@ -234,7 +233,7 @@ def _pieces(
 def _raw_batch(
     layout: Layout,
     numbers: npt.NDArray[np.int64],
-    texts: list[pa.Array],
+    texts: list[Array],
     rejects: tuple[Reject, ...] = (),
     missing: int = 0,
 ) -> RawBatch:
@@ -384,12 +383,12 @@ def _quotes_pair(content: Content, layout: Layout) -> bool:
     opens = closes = total = 0
     edges = np.zeros(256, dtype=np.bool_)
     edges[[ord(layout.delimiter), 10, 13]] = True
-    before = b"\n"
-    for block in content.blocks():
-        data = np.frombuffer(before + block + b"\n", dtype=np.uint8)
+    carried = b"\n"
+    for block in itertools.chain(content.blocks(), [b"\n"]):
+        data = np.frombuffer(carried + block, dtype=np.uint8)
         places = np.flatnonzero(data[1:-1] == 34) + 1
         total += len(places)
         opens += int(edges[data[places - 1]].sum())
         closes += int(edges[data[places + 1]].sum())
-        before = block[-1:]
+        carried = data[-2:].tobytes()
     return total % 2 == 0 and opens == closes

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ploti_server.domain.columns import SourceColumn
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.states import StateUnreadable
-from ploti_server.rows.raw import Kind, RawBatch, RawColumn, RawState, Reject
+from ploti_server.rows.raw import Array, Kind, RawBatch, RawColumn, RawState, Reject
 from ploti_server.rows.types import json_text, plain_text
 from ploti_server.sources.content import Content
 from ploti_server.sources.geojson import BROKEN_SHAPE, crs_of, shapes_of
@@ -324,7 +324,7 @@ def _nested(value: Any) -> str:
         raise StateUnreadable("a JSON value nests too deeply to be written again") from error
 
 
-def _texts(texts: list[str | None]) -> pa.Array:
+def _texts(texts: list[str | None]) -> Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
