@@ -1,5 +1,9 @@
 """A fake with two datasets and a subscription, reached in the same process and over a loopback port."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import ploti
@@ -35,3 +39,16 @@ def client(fake, request):
             return
     with fake.serve() as url, ploti.Client(fake.api_key, url, retries=ploti.Retries(first_wait=0)) as outside:
         yield outside
+
+
+@pytest.fixture
+def run_python():
+    """Run code in a fresh interpreter and give what it printed."""
+
+    def run(code, **environment):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -52,19 +50,12 @@ def test_a_broken_login_is_told(tmp_path, content):
         stored_login(path)
 
 
-def fresh_python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
-    )
-    return done.stdout
-
-
-def test_importing_ploti_loads_nothing_heavy():
+def test_importing_ploti_loads_nothing_heavy(run_python):
     code = "import sys; before = set(sys.modules); import ploti; print(*sorted(set(sys.modules) - before))"
-    assert fresh_python(code).split() == ["ploti"]
+    assert run_python(code).split() == ["ploti"]
 
 
-def test_the_module_level_resources_use_the_environment(fake):
+def test_the_module_level_resources_use_the_environment(fake, run_python):
     code = (
         "import ploti\n"
         "print(ploti.topics.list()['topics'][0]['id'])\n"
@@ -72,13 +63,13 @@ def test_the_module_level_resources_use_the_environment(fake):
         "print(ploti.places.list()['places'][0]['id'], ploti.feeds is ploti.feeds)\n"
     )
     with fake.serve() as url:
-        shown = fresh_python(code, PLOTI_API_KEY=fake.api_key, PLOTI_API_URL=url)
+        shown = run_python(code, PLOTI_API_KEY=fake.api_key, PLOTI_API_URL=url)
     assert shown.split() == ["development-activity", "changes/part-0000.parquet", "fl-county-orange", "True"]
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_is_there(run_python):
     code = "import ploti; print([n for n in ploti.__all__ if getattr(ploti, n) is None], dir(ploti) == ploti.__all__)"
-    assert fresh_python(code, PLOTI_API_URL="http://127.0.0.1:9").strip() == "[] True"
+    assert run_python(code, PLOTI_API_URL="http://127.0.0.1:9").strip() == "[] True"
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error():

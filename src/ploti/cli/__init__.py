@@ -14,6 +14,7 @@ app = App(
     version=lambda: ploti.__version__,
     help_format="plaintext",
     usage="Usage: ploti COMMAND",
+    suppress_keyboard_interrupt=False,
 )
 app.command("ploti.cli.feeds:app", name="feeds", help="Datasets, their versions, and subscriptions.")
 app.command("ploti.cli.places:places", name="places", help="Places in your coverage.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 AsJson = Annotated[
     bool, Parameter(name="--json", negative="", show_default=False, help="Print the API's answer as JSON.")
@@ -19,6 +19,7 @@ Names = Annotated[list[str] | None, Parameter(negative="")]
 Answer = TypeVar("Answer")
 
 _PIPE_WIDTH = 1000
+_READABLE_WIDTH = 12
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -37,16 +38,38 @@ def show_error(line: str, error: Mapping[str, str | None], as_json: bool) -> Non
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their column names; nothing is cut, long values go on in the next line."""
+    """Print rows under their column names, or where the terminal is too narrow for that each row as lines of facts.
+
+    The first column is never broken over lines.
+    """
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[cell(value) for value in row] for row in rows]
+    if not cells:
+        print("Nothing to show.")
+        return
+    console = _console()
+    if _least_width(columns, cells) > console.width:
+        for number, row in enumerate(cells):
+            if number:
+                print()
+            show_facts(dict(zip(columns, row, strict=True)))
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
-    _console().print(table if table.row_count else "Nothing to show.")
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=number == 0)
+    for row in cells:
+        table.add_row(*(Text(text) for text in row))
+    _print(table, console)
+
+
+def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """Tell the width below which a table would break its values into crumbs."""
+    from rich.cells import cell_len
+
+    widest = [max(map(cell_len, texts)) for texts in zip(columns, *cells, strict=True)]
+    return widest[0] + sum(2 + min(width, _READABLE_WIDTH) for width in widest[1:])
 
 
 def show_facts(facts: Mapping[str, object]) -> None:
@@ -59,7 +82,7 @@ def show_facts(facts: Mapping[str, object]) -> None:
     table.add_column(overflow="fold")
     for name, value in facts.items():
         table.add_row(name, Text(cell(value)))
-    _console().print(table)
+    _print(table, _console())
 
 
 def show_more(cursor: str | None) -> None:
@@ -124,4 +147,12 @@ def _console() -> "Console":
     """Give a console as wide as the terminal; wide enough for any line where the output goes elsewhere."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, markup=False, emoji=False)
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    return Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+def _print(shown: "RenderableType", console: "Console") -> None:
+    """Print without the padding at the ends of lines."""
+    with console.capture() as captured:
+        console.print(shown)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -1,0 +1,5 @@
+"""`python -m ploti.cli` is the `ploti` command."""
+
+from ploti.cli import main
+
+main()

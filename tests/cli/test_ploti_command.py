@@ -1,0 +1,338 @@
+"""The `ploti` command against the fake: tables for people, the API's JSON, exit codes, signals and start-up."""
+
+import json
+import os
+import re
+import resource
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ploti.cli import app, run
+from ploti.cli.show import byte_size, cell, local_time, printable
+from ploti.testing import FakeApi
+
+DOCS = Path(__file__).parents[2] / "docs"
+SNAPSHOT, CHANGES = "snapshot/part-0000.parquet", "changes/part-0000.parquet"
+PERMITS, SUB = "ds_orange_permits", "sub_orange"
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    fake = FakeApi()
+    fake.add_dataset(PERMITS, title="Building permits", geometry="Point")
+    fake.add_dataset("ds_orange_zoning", title="Zoning", topic=None)
+    fake.subscribe(SUB, places=["fl-county-orange"])
+    fake.publish(PERMITS, files={SNAPSHOT: b"one"}, row_count=184220)
+    fake.publish(
+        PERMITS,
+        files={SNAPSHOT: b"two" * 1000, CHANGES: b"c"},
+        row_count=184429,
+        counts={"added": 212, "changed": 38, "removed": 3},
+        attachments={"document:ab12": b"%PDF"},
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("APPDATA", str(tmp_path))
+    monkeypatch.setenv("PLOTI_API_KEY", fake.api_key)
+    with fake.serve() as url:
+        monkeypatch.setenv("PLOTI_API_URL", url)
+        yield fake
+
+
+def ploti(line):
+    return run(shlex.split(line))
+
+
+def words(text):
+    """A table's lines as lists of cells."""
+    return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
+
+
+COMMANDS = {
+    "places --kind county": "/v1/places?kind=county",
+    "places list --state fl --deliverable": "/v1/places?state=fl&deliverable=true",
+    "topics": "/v1/topics",
+    "topics list": "/v1/topics",
+    "feeds datasets list --limit 1 --place fl-county-orange": "/v1/feeds/datasets?place=fl-county-orange&limit=1",
+    f"feeds datasets list --subscription {SUB}": f"/v1/feeds/datasets?subscription={SUB}",
+    f"feeds datasets get {PERMITS}": f"/v1/feeds/datasets/{PERMITS}",
+    f"feeds datasets schema {PERMITS} --version 1": f"/v1/feeds/datasets/{PERMITS}/schema?version=1",
+    f"feeds datasets versions list {PERMITS} --after 1 --order desc": (
+        f"/v1/feeds/datasets/{PERMITS}/versions?after=1&order=desc"
+    ),
+    f"feeds datasets versions get {PERMITS} 2": f"/v1/feeds/datasets/{PERMITS}/versions/2",
+    "feeds subscriptions list": "/v1/feeds/subscriptions",
+    f"feeds subscriptions get {SUB}": f"/v1/feeds/subscriptions/{SUB}",
+    f"feeds subscriptions manifest {SUB} --as-of evt_000000000003": (
+        f"/v1/feeds/subscriptions/{SUB}/manifest?asOf=evt_000000000003"
+    ),
+    f"feeds subscriptions events {SUB} --cursor evt_000000000002 --limit 1 --types updated,removed": (
+        f"/v1/feeds/subscriptions/{SUB}/events?cursor=evt_000000000002&limit=1"
+        "&types=feed.dataset.updated,feed.dataset.removed"
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "target"), COMMANDS.items())
+def test_each_read_is_one_call_and_prints_the_apis_answer(fake, capsys, line, target):
+    assert ploti(line + " --json") == 0
+    assert [request.target for request in fake.requests] == [target]
+    shown = json.loads(capsys.readouterr().out)
+    answer = json.loads(fake.answer(fake.requests[0]).body)
+    for page in (shown, answer):
+        page.pop("files", None)  # links are signed anew for each call
+    assert shown == answer or line.startswith("feeds subscriptions manifest")
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_each_read_prints_a_table_for_people(fake, capsys, line):
+    assert ploti(line) == 0
+    out = capsys.readouterr().out
+    assert out.strip()
+    assert "{" not in out
+    assert not any(text.endswith(" ") for text in out.splitlines())
+
+
+def test_datasets_are_a_table(fake, capsys):
+    ploti("feeds datasets list")
+    header, first, second = words(capsys.readouterr().out)
+    assert header == ["ID", "TITLE", "PLACE", "TOPIC", "STATUS", "VERSION", "ROWS", "RELEASED"]
+    assert first[:7] == [
+        PERMITS,
+        "Building permits",
+        "fl-county-orange",
+        "development-activity",
+        "available",
+        "2",
+        "184,429",
+    ]
+    assert second == ["ds_orange_zoning", "Zoning", "fl-county-orange", "-", "building", "-", "-", "-"]
+
+
+def test_a_page_names_the_next_cursor(fake, capsys):
+    ploti("feeds datasets list --limit 1")
+    more = capsys.readouterr().out.splitlines()[-1]
+    assert ploti("feeds datasets list --limit 1 " + more.removeprefix("More: add ")) == 0
+    assert "ds_orange_zoning" in capsys.readouterr().out
+
+
+def test_versions_tell_their_changes(fake, capsys):
+    ploti(f"feeds datasets versions list {PERMITS}")
+    assert [row[4] for row in words(capsys.readouterr().out)] == ["CHANGES", "reload", "+212 ~38 -3"]
+
+
+def test_a_version_lists_its_files(fake, capsys):
+    ploti(f"feeds datasets versions get {PERMITS} 2")
+    out = capsys.readouterr().out
+    for name in (SNAPSHOT, CHANGES, "schema.json", "manifest.json", "document:ab12 (ab12.pdf)"):
+        assert name in out
+    assert "signature" not in out
+
+
+def test_a_subscription_is_created_and_deleted(fake, capsys):
+    assert ploti("feeds subscriptions create 'My trees' --dataset-ids ds_orange_zoning --json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["name"], made["datasetIds"]) == ("My trees", ["ds_orange_zoning"])
+    assert ploti(f"feeds subscriptions delete {made['id']}") == 0
+    assert capsys.readouterr().out == f"Deleted {made['id']}.\n"
+
+
+@pytest.mark.parametrize("places", ["--places a,b", "--places a --places b"])
+def test_ids_go_with_commas_or_in_several_options(fake, capsys, places):
+    fake.add_place("a", "A", "county", "fl")
+    fake.add_place("b", "B", "county", "fl")
+    assert ploti(f"feeds subscriptions create X {places} --json") == 0
+    assert json.loads(capsys.readouterr().out)["places"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "error"),
+    [
+        ("feeds datasets get ds_none", 1, "not_found"),
+        ("feeds datasets list --limit 900", 1, "invalid_input"),
+        ("feeds datasets list --limit many", 2, "wrong_usage"),
+        ("feeds datasets", 0, None),
+        ("feeds datasets none", 2, "wrong_usage"),
+        ("feeds datasets get", 2, "wrong_usage"),
+        ("feeds datasets get a b", 2, "wrong_usage"),
+        ("nothing", 2, "wrong_usage"),
+        ("topics --nothing", 2, "wrong_usage"),
+        ("places --kind village", 2, "wrong_usage"),
+    ],
+)
+def test_what_fails_is_one_line_or_one_object(fake, capsys, line, code, error):
+    assert ploti(line) == code
+    shown = capsys.readouterr()
+    assert shown.err.count("\n") == (0 if error is None else 1)
+    if error is not None:
+        assert shown.out == ""
+        assert shown.err.startswith("Error: ")
+        assert ploti(line + " --json") == code
+        assert json.loads(capsys.readouterr().err)["error"]["code"] == error
+
+
+def test_no_answer_names_the_address(fake, capsys, monkeypatch):
+    monkeypatch.setenv("PLOTI_API_URL", "http://127.0.0.1:9/no-such-server")
+    fake.revoke_key(fake.api_key)
+    monkeypatch.delenv("PLOTI_API_KEY")
+    assert ploti("topics") == 1
+    assert "ploti login" in capsys.readouterr().err
+
+
+def shell(line, **kwargs):
+    return subprocess.run(  # noqa: PLW1510  # a test looks at the code
+        [sys.executable, "-m", "ploti.cli", *shlex.split(line)], capture_output=True, text=True, **kwargs
+    )
+
+
+def test_login_tries_the_key_then_stores_it(fake, tmp_path, monkeypatch):
+    monkeypatch.delenv("PLOTI_API_KEY")
+    refused = shell("login", input="ploti_wrong\n")
+    assert (refused.returncode, list(tmp_path.rglob("login.json"))) == (1, [])
+    assert shell("login", input="\n").returncode == 1
+    done = shell("login", input=fake.api_key + "\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert fake.api_key not in done.stdout
+    stored = tmp_path / "ploti" / "login.json"
+    if os.name == "posix":
+        assert stat.S_IMODE(stored.stat().st_mode) == 0o600
+    monkeypatch.delenv("PLOTI_API_URL")
+    assert "development-activity" in shell("topics").stdout
+
+
+def test_ctrl_c_stops_without_a_traceback(fake):
+    fake.delay_next("/v1/topics", 20)
+    running = subprocess.Popen([sys.executable, "-m", "ploti.cli", "topics"], stdout=-1, stderr=-1, text=True)
+    deadline = time.monotonic() + 10
+    while not fake.requests and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=10)
+    assert (running.returncode, out, err) == (130, "", "Error: Stopped.\n")
+
+
+def test_a_reader_that_goes_away_is_no_error(fake):
+    for number in range(300):
+        fake.add_dataset(f"ds_many_{number}", title="x" * 900)
+    line = f"{sys.executable} -m ploti.cli feeds datasets list --limit 200 --json | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
+
+
+def on_a_terminal(width, line):
+    """What a terminal of a width shows, line by line, without styles."""
+    script = f"stty cols {width}; {sys.executable} -m ploti.cli {line}"
+    env = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run(["script", "-qec", script, "/dev/null"], capture_output=True, text=True, check=True, env=env)
+    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
+
+
+@pytest.mark.parametrize(("width", "first"), [(30, "ID"), (60, "ID"), (100, "ID"), (160, "ID")])
+def test_a_table_fits_the_terminal(fake, width, first):
+    lines = on_a_terminal(width, "feeds datasets list")
+    assert lines[0].startswith(first)
+    assert max(len(line) for line in lines) <= width
+    assert any(PERMITS in line for line in lines)
+
+
+def test_a_terminal_too_narrow_for_a_table_gets_facts(fake):
+    lines = on_a_terminal(60, "feeds datasets list")
+    assert lines[0].split() == ["ID", PERMITS]
+    assert lines[1].split() == ["TITLE", "Building", "permits"]
+    assert on_a_terminal(160, "feeds datasets list")[0].split()[:2] == ["ID", "TITLE"]
+
+
+def test_times_are_in_the_users_zone(fake):
+    env = {**os.environ, "TZ": "Asia/Kathmandu"}
+    code = "from ploti.cli.show import local_time; print(local_time('2026-10-18T06:12:40.000Z'))"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "2026-10-18 11:57\n"
+    assert local_time(None) is None
+
+
+def test_help_costs_at_most_300_ms_of_cpu():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert shell("--help").returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime) <= 0.3
+
+
+def test_help_loads_no_http_and_no_command():
+    code = "import sys\nfrom ploti.cli import run\nrun(['--help'])\nprint({'httpx2', 'duckdb'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("set()\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        ("", "-"),
+        ([], "-"),
+        (True, "yes"),
+        (1234567, "1,234,567"),
+        (["a", "b"], "a, b"),
+        ("two\nlines", "two lines"),
+        ("\x1b[31mred\u202e", "\ufffd[31mred\ufffd"),
+        ("\ud800", "\ufffd"),
+        ("Zoë 👩‍🚒", "Zoë 👩‍🚒"),
+    ],
+)
+def test_a_cell_is_safe_and_short(value, shown):
+    assert cell(value) == shown
+
+
+def test_a_hostile_title_does_not_steer_the_terminal(fake, capsys):
+    """Security check 64."""
+    fake.add_dataset("ds_bad", title="\x1b]0;owned\x07[bold]markup[/]")
+    ploti("feeds datasets list")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "[bold]markup[/]" in out
+    assert printable("\x9b2J") == "\ufffd2J"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (256_000_000, "256.0 MB"), (10**16, "10000.0 TB")],
+)
+def test_sizes_are_short(count, shown):
+    assert byte_size(count) == shown
+
+
+def documented_commands():
+    text = (DOCS / "command.md").read_text("utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("line", documented_commands())
+def test_each_documented_command_works(fake, capsys, line):
+    program, rest = line.split(" ", 1)
+    assert program == "ploti"
+    assert ploti(rest) == 0
+    assert capsys.readouterr().out
+
+
+def all_commands(group, path):
+    """Every command below a group, by its words."""
+    for name in group:
+        if name.startswith("-") or name == "sync":
+            continue
+        inner = group[name]
+        below = list(all_commands(inner, [*path, name]))
+        yield from below or [" ".join([*path, name])]
+
+
+def test_every_command_is_documented():
+    text = (DOCS / "command.md").read_text("utf-8")
+    found = list(all_commands(app, ["ploti"]))
+    assert len(found) >= 13
+    for command in found:
+        assert command.removesuffix(" list") in text
