@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.places import NATION, Place, counties_of, place_named, places, state_counties
+from ploti_server.domain.places import NATION, PLACE_KINDS, Place, counties_of, place_named, places, state_counties
 
 
 def coverage_problems(coverage: Iterable[str]) -> tuple[str, ...]:
@@ -39,14 +39,13 @@ def is_covered(place: Place, counties: frozenset[str]) -> bool:
 
 
 def covered_places(counties: frozenset[str]) -> tuple[Place, ...]:
-    """List the places of a coverage: `us`, then by state the state, its counties as one place, and each county."""
+    """List the places of a coverage: its counties, their states, each state's counties as one place, and `us`."""
     if not counties:
         return ()
     states = states_of(counties)
     listed = [place for place in places().values() if place.id in counties or place.kind != "county"]
     found = [place for place in listed if place.kind == "us" or place.state in states]
-    depth = {"us": 0, "state": 1, "state_counties": 2, "county": 3}
-    return tuple(sorted(found, key=lambda place: (place.state or "", depth[place.kind], place.id)))
+    return tuple(sorted(found, key=lambda place: (PLACE_KINDS.index(place.kind), place.id)))
 
 
 def places_of(dataset: Dataset) -> frozenset[str]:

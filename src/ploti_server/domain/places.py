@@ -56,7 +56,7 @@ def _all_places() -> Iterator[Place]:
     for row in _rows("us_states.csv"):
         state = row["postal"].lower()
         yield Place(state, row["name"], "state", state)
-        yield Place(state_counties(state), f"Counties of {row['name']}", "state_counties", state)
+        yield Place(state_counties(state), f"Every covered county in {row['name']}", "state_counties", state)
     yield from _counties(_rows("us_counties.csv"))
 
 
