@@ -102,6 +102,7 @@ versions = Table(
     Column("dataset_id", NAME, _of("datasets"), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("status", NAME, nullable=False),
+    Column("schemas", Text, nullable=False),
     _rest(),
     Index(None, "dataset_id", "status", "number"),
     Index(None, "status", "dataset_id", "number"),

@@ -1,9 +1,13 @@
-"""Frozen values as rows and back: a field with a column of its name lies there, the other fields as JSON in `rest`."""
+"""Frozen values as rows and back: a field with a column of its name lies there, the other fields as JSON in `rest`.
+
+Versions keep schema and known columns as JSON in `schemas`: it is long and mostly the same from version to version, so
+that it is read once for all rows that share it.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -13,6 +17,7 @@ from ploti_server.adapters import store_tables as tables
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.events import LoggedEvent
+from ploti_server.domain.schema import KnownColumn, Schema
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
@@ -49,6 +54,32 @@ class Shape(Generic[T]):
         return msgspec.convert(built | {name: stored[name] for name in own}, self.kind)
 
 
+class VersionShape(Shape[Version]):
+    """How versions lie in their table."""
+
+    def row(self, value: Version) -> dict[str, Any]:
+        """Give the row of a version."""
+        schemas = _Schemas(value.schema, value.known_columns)
+        row = super().row(replace(value, schema=Schema(()), known_columns=()))
+        return row | {"schemas": msgspec.json.encode(schemas).decode()}
+
+    def value(self, row: Row[Any]) -> Version:
+        """Give the version of a row."""
+        schemas = _read_schemas(row.schemas)
+        return replace(super().value(row), schema=schemas.schema, known_columns=schemas.known_columns)
+
+
+@dataclass(frozen=True)
+class _Schemas:
+    schema: Schema
+    known_columns: tuple[KnownColumn, ...]
+
+
+@lru_cache(maxsize=256)
+def _read_schemas(text: str) -> _Schemas:
+    return msgspec.json.decode(text, type=_Schemas)
+
+
 def _stored(value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
@@ -72,7 +103,7 @@ TOPIC = Shape(Topic, tables.topics)
 DATASET = Shape(Dataset, tables.datasets)
 REFRESH = Shape(Refresh, tables.refreshes)
 CHECK = Shape(Check, tables.checks)
-VERSION = Shape(Version, tables.versions)
+VERSION = VersionShape(Version, tables.versions)
 WORKSPACE = Shape(Workspace, tables.workspaces)
 MEMBER = Shape(Member, tables.members)
 API_KEY = Shape(ApiKey, tables.api_keys)

@@ -113,6 +113,7 @@ def upgrade() -> None:
         sa.Column("dataset_id", NAME, nullable=False),
         sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("status", NAME, nullable=False),
+        sa.Column("schemas", sa.Text(), nullable=False),
         sa.Column("rest", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["dataset_id"], ["datasets.id"], name=op.f("fk_versions_dataset_id")),
         sa.PrimaryKeyConstraint("dataset_id", "number", name=op.f("pk_versions")),
