@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from ploti._signing import authorization
 from ploti.errors import BadAnswer, FixRequest, LinkExpired, NoAnswer, NotAllowed, PlotiError, RetryLater, error_kind
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -145,13 +146,14 @@ class Http:
     ) -> dict[str, Any]:
         if self._api_key is None:
             raise NotAllowed("Set PLOTI_API_KEY to an API key, or run `ploti login`.", code="unauthenticated")
+        url = self.base_url + path
         request = self._client.build_request(
             method,
-            self.base_url + path,
+            url,
             params=_query_texts(query or {}),
             content=None if body is None else json.dumps(body).encode(),
             headers={
-                "authorization": f"Bearer {self._api_key}",
+                **authorization(self._api_key, self.base_url, url),
                 "accept": "application/json",
                 **({} if body is None else {"content-type": "application/json"}),
                 **headers,

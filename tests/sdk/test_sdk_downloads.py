@@ -3,6 +3,7 @@
 import pytest
 
 import ploti
+from ploti._signing import authorization
 
 PERMITS = "ds_orange_permits"
 CONTENT = b"two" * 1000
@@ -101,3 +102,21 @@ def test_a_rebuilt_version_has_other_links(client, fake, url):
         read(client, url)
     fresh = client.feeds.datasets.versions.get(PERMITS, 2)["files"]["snapshot"][0]["url"]
     assert read(client, fresh)[3] == b"again"
+
+
+@pytest.mark.parametrize(
+    ("url", "carries"),
+    [
+        ("https://api.example.org/v1/topics", True),
+        ("https://api.example.org:443/v1", True),
+        ("https://API.example.org/v1", True),
+        ("http://api.example.org/v1", False),
+        ("https://api.example.org:8443/v1", False),
+        ("https://api.example.org.evil.test/v1", False),
+        ("https://api.example.org@evil.test/v1", False),
+        ("https://evil.test/https://api.example.org", False),
+    ],
+)
+def test_the_key_goes_to_the_apis_origin_alone(url, carries):
+    """Security check 50."""
+    assert bool(authorization("k", "https://api.example.org", url)) == carries

@@ -168,7 +168,6 @@ class FakeApi:
             topic=topic,
             source={"publisher": "Orange County", "url": f"https://records.example/{id_}"},
             license=license_,
-            keyed=bool(key_columns),
             key_columns=list(key_columns),
             geometry=None if geometry is None else {"type": geometry, "srid": 4326},
             waiting_status=status,
@@ -241,12 +240,10 @@ class FakeApi:
             record_ids_changed=reason == "record_ids_changed",
             files={path: stored(path, content) for path, content in files.items()},
             attachments={name: _attachment(name, content) for name, content in (attachments or {}).items()},
-            keyed=bool(shape["keyColumns"]),
         )
         self._extras[dataset_id, number] = manifest or {}
         made = with_documents(made, manifest or {})
         dataset.versions[number] = made
-        dataset.keyed, dataset.key_columns = made.keyed, list(shape["keyColumns"])
         if announce:
             self._announce(made, before, reason)
         return made.wire()

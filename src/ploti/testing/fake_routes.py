@@ -19,7 +19,7 @@ from ploti.testing.fake_state import FakeDataset, FakeKey, FakeState, FakeSubscr
 
 Item = TypeVar("Item")
 
-_LISTED, _DATASETS_MOST = 100, 200
+_LISTED, _LISTED_MOST = 100, 200
 _SUBSCRIPTIONS_MOST = 25
 _PLACES_MOST = 500
 _PLACE_KINDS = ("county", "state", "state_counties", "us")
@@ -127,7 +127,7 @@ class FakeRoutes:
 
     def datasets(self, call: Call) -> FakeAnswer:
         """List deliverable datasets by id, narrowed by the filters."""
-        limit = call.number("limit", _LISTED, _DATASETS_MOST)
+        limit = call.number("limit", _LISTED, _LISTED_MOST)
         topic, since = call.query.get("topic"), _moment(call, "updatedSince")
         if topic is not None and topic not in self.state.topics:
             raise Refusal("invalid_input", "Give a topic that GET /v1/topics lists.", "topic")
@@ -185,7 +185,7 @@ class FakeRoutes:
 
     def versions(self, call: Call) -> FakeAnswer:
         """List released versions, without those released again (D8.8)."""
-        dataset, limit = self._dataset(call), call.number("limit", _LISTED, _LISTED)
+        dataset, limit = self._dataset(call), call.number("limit", _LISTED, _LISTED_MOST)
         order = call.query.get("order", "asc")
         if order not in {"asc", "desc"}:
             raise Refusal("invalid_input", "Give order as asc or desc.", "order")
@@ -230,7 +230,7 @@ class FakeRoutes:
 
     def subscriptions(self, call: Call) -> FakeAnswer:
         """List the subscriptions by id."""
-        limit = call.number("limit", _LISTED, _LISTED)
+        limit = call.number("limit", _LISTED, _LISTED_MOST)
         shown = sorted(self.state.subscriptions.values(), key=lambda item: item.id)
         page, cursor = _page(call, shown, limit, lambda item: item.id)
         return json_answer({"subscriptions": [item.wire() for item in page], "nextCursor": cursor})
@@ -316,7 +316,7 @@ class FakeRoutes:
     def manifest(self, call: Call) -> FakeAnswer:
         """Show the datasets to load and the last event in them (D1.6, D8.4)."""
         subscription = self._subscription(call.named["subscription"])
-        limit = call.number("limit", 10**6, 1000)
+        limit = call.number("limit", 10**6, _LISTED_MOST)
         newest = self._manifest_event(call, subscription)
         members = subscription.members(newest)
         if "asOf" in call.query:
@@ -355,7 +355,7 @@ class FakeRoutes:
             return {"datasetId": id_, "version": version.number, "reason": "rebuilding"}
         return {
             "datasetId": id_,
-            "keyed": version.keyed,
+            "keyed": bool(version.schema["keyColumns"]),
             "version": version.number,
             "schemaVersion": version.schema["schemaVersion"],
             "files": self.links.files(version, snapshot_only=True),

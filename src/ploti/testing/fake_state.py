@@ -80,7 +80,6 @@ class FakeVersion:
     record_ids_changed: bool
     files: Mapping[str, StoredFile]
     attachments: Mapping[str, StoredFile]
-    keyed: bool
     kept: Kept = "kept"
     attempt: int = 1
 
@@ -139,7 +138,6 @@ class FakeDataset:
     topic: str | None
     source: SourceInfo
     license: License | None
-    keyed: bool
     key_columns: list[str]
     geometry: GeometryInfo | None
     waiting_status: DatasetStatus
@@ -158,6 +156,7 @@ class FakeDataset:
     def wire(self) -> Dataset:
         """Give the dataset as the API shows it."""
         current = self.current
+        key = current.schema["keyColumns"] if current is not None else []
         return {
             "id": self.id,
             "dataAtlasId": None,
@@ -167,9 +166,9 @@ class FakeDataset:
             "topic": self.topic,
             "source": self.source,
             "license": self.license,
-            "keyed": self.keyed,
-            "keyColumns": self.key_columns,
-            "geometry": self.geometry,
+            "keyed": bool(key),
+            "keyColumns": key,
+            "geometry": self.geometry if current is not None else None,
             "current": _current(current),
             "status": self.waiting_status if current is None else "available",
             "refresh": {
