@@ -29,7 +29,7 @@ ARROW = {
 }
 
 
-def columns(types, volatile=(), kinds=None):
+def columns(types, volatile=(), kind=None):
     """Make delivered columns from names and types."""
     return tuple(
         Column(
@@ -38,10 +38,14 @@ def columns(types, volatile=(), kinds=None):
             True,
             n,
             volatile=n in volatile,
-            geometry_type=(kinds or {}).get(n, "Point" if t == "geometry" else None),
+            geometry_type=(kind or {}).get(n, "Point" if t == "geometry" else None),
         )
         for n, t in types.items()
     )
+
+
+def _kind(type_, kind):
+    return (kind or "Point") if type_ == "geometry" else None
 
 
 def nobody(pairs):
@@ -63,21 +67,25 @@ class Story:
     ledger: tuple = ()
     seed: int | None = None
 
-    def next(self, rows, types, key=(), volatile=(), kinds=None, release=True, new_batches=None):
-        """Read a state, match it, release it; gives the `Version` with its rows."""
+    def next(self, rows, types, key=(), volatile=(), kind=None, release=True):
+        """Read a state from rows, match it and release it; gives the `Version` with its rows."""
+        schema = Schema(columns(types, volatile, kind), tuple(key))
+        dataset = Dataset(self.dataset_id, "Story", SourceSpec("file", "x"), matching=self.matching)
+        return self.take(dataset, lambda tables: self._state(tables, rows, schema), release=release)
+
+    def take(self, dataset, read_state, release=True):
+        """Match what `read_state` leaves in the tables, and release it."""
         number = len(self.versions) + 1
-        schema = Schema(columns(types, volatile, kinds), tuple(key))
         folder = self.folder / str(number)
         folder.mkdir(parents=True, exist_ok=True)
-        dataset = Dataset(self.dataset_id, "Story", SourceSpec("file", "x"), matching=self.matching)
         with DuckDBEngine(512, self.threads).work(folder) as tables:
-            state = self._state(tables, rows, schema)
+            state = read_state(tables)
             matched = match_records(
                 tables, dataset, self.epoch, state, self.basis, self.judge, version=number, ledger=self.ledger
             )
             if isinstance(matched, Waiting):
                 return matched
-            read = Version(number, schema, state, matched, *(_rows(tables, name) for name in DELIVERED))
+            read = Version(number, state.schema, state, matched, *(_rows(tables, name) for name in DELIVERED))
             if release:
                 self._release(tables, read, folder)
         return read

@@ -85,7 +85,7 @@ class DuckDBEngine:
         finally:
             shutil.rmtree(scratch)
 
-    def _settings(self, scratch: Path) -> dict[str, str]:
+    def _settings(self, scratch: Path) -> dict[str, str | bool | int | float | list[str]]:
         return {
             "memory_limit": f"{self._memory_mb}MB",
             "threads": str(self._threads),

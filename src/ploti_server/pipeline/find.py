@@ -13,10 +13,10 @@ from ploti_server.domain.schema import Schema
 from ploti_server.ports import Tables
 from ploti_server.rows import ledger, match, shape_pairs
 from ploti_server.rows.match import ROW
-from ploti_server.rows.sql import null_of
+from ploti_server.rows.sql import null_of, staged_schema
 
 NO_SCORE = null_of("number")
-PAIRS_SCHEMA = pa.schema([pa.field(ROW, pa.int64()), pa.field(RECORD_ID, pa.string())])
+PAIRS_SCHEMA = staged_schema({ROW: pa.int64(), RECORD_ID: pa.string()})
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from ploti_server.pipeline.find import Found, Search
 from ploti_server.ports import Tables
 from ploti_server.rows import ledger, match
 from ploti_server.rows.match import ROW
+from ploti_server.rows.sql import staged_schema
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ def _settled(tables: Tables, dataset_id: str, epoch: int) -> Iterator[pa.RecordB
     """Walk up the ordinals of contested identities until every row has one that nobody ever carried."""
     waiting: dict[bytes, list[int]] = defaultdict(list)
     for batch in tables.query("SELECT * FROM contested ORDER BY identity ASC NULLS LAST, _turn ASC NULLS LAST"):
-        for identity, row in zip(batch.column("identity").to_pylist(), batch.column(ROW).to_pylist(), strict=True):
-            waiting[identity].append(row)
+        for entry in batch.to_pylist():
+            waiting[entry["identity"]].append(entry[ROW])
     start, width = 0, 16
     for attempt in count():
         if not waiting:
@@ -97,11 +98,11 @@ def _settled(tables: Tables, dataset_id: str, epoch: int) -> Iterator[pa.RecordB
 
 
 def _known(tables: Tables, ids: list[str], attempt: int) -> set[str]:
-    schema = pa.schema([pa.field(RECORD_ID, pa.string())])
+    schema = staged_schema({RECORD_ID: pa.string()})
     batch = pa.RecordBatch.from_arrays([pa.array(ids, pa.string())], schema=schema)
     tables.map_batches(f"asked_{attempt}", iter([batch]), schema)
     answers = tables.query(ledger.known_ids(f"asked_{attempt}"))
-    return set(chain.from_iterable(answer.column(RECORD_ID).to_pylist() for answer in answers))
+    return {entry[RECORD_ID] for answer in answers for entry in answer.to_pylist()}
 
 
 def _make_entries(search: Search, found: Found, version: int) -> None:

@@ -77,7 +77,7 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     Gives `Waiting` where the agent answers later; nothing is written down then.
     """
     new = Side(state.schema, state.rows, state.nulls, state.singles)
-    old = basis and Side(basis.schema, basis.rows, basis.nulls, basis.singles)
+    old = Side(basis.schema, basis.rows, basis.nulls, basis.singles) if basis else None
     plan = plan_matching(old, new) if old else first_plan(new)
     _open(tables, basis, ledger)
     search = Search(tables, dataset, new, old, plan)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from ploti.contract.digest import Digest
 from ploti.contract.files import RECORD_ID
 from ploti.contract.values import ColumnType
-from ploti_server.rows.canonical import canonical_rows, record_hashes, slices
+from ploti_server.rows.canonical import Texts, canonical_rows, record_hashes, slices
 
 
 def digest_of(batches: Iterable[pa.RecordBatch], columns: Mapping[str, ColumnType]) -> Digest:
@@ -22,7 +22,7 @@ def digest_of(batches: Iterable[pa.RecordBatch], columns: Mapping[str, ColumnTyp
     return total
 
 
-def _bucket_sums(ids: pa.Array, hashes: list[bytes]) -> Digest:
+def _bucket_sums(ids: Texts, hashes: list[bytes]) -> Digest:
     if not hashes:
         return Digest()
     names, places = np.unique(

@@ -6,41 +6,37 @@ among equal identities, `first_version`. Of a record's entries the one of the hi
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 from ploti.contract.files import RECORD_ID
 from ploti.contract.values import ColumnType
 from ploti_server.domain.identity import CONTENT_PREFIX, record_id_of_hash
 from ploti_server.rows.canonical import canonical_rows, joined, key_texts, slices, text_hashes
 from ploti_server.rows.match import ROW, columns_in_order
-from ploti_server.rows.sql import all_equal, columns_of, quoted, total_order
+from ploti_server.rows.sql import all_equal, columns_of, quoted, staged_schema, total_order
 
-LEDGER_SCHEMA: Final = pa.schema(
-    [
-        pa.field(RECORD_ID, pa.string(), nullable=False),
-        pa.field("version", pa.int64(), nullable=False),
-        pa.field("what", pa.string(), nullable=False),
-        pa.field("replaced_by", pa.string()),
-        pa.field("key_text", pa.string()),
-        pa.field("content_hash", pa.binary()),
-        pa.field("ordinal", pa.int64(), nullable=False),
-        pa.field("first_version", pa.int64(), nullable=False),
-    ]
+_compute: Final[Any] = pyarrow.compute
+
+LEDGER_SCHEMA: Final = staged_schema(
+    {
+        RECORD_ID: pa.string(),
+        "version": pa.int64(),
+        "what": pa.string(),
+        "replaced_by": pa.string(),
+        "key_text": pa.string(),
+        "content_hash": pa.binary(),
+        "ordinal": pa.int64(),
+        "first_version": pa.int64(),
+    }
 )
-IDENTITY_SCHEMA: Final = pa.schema(
-    [pa.field(ROW, pa.int64()), pa.field("key_text", pa.string()), pa.field("identity", pa.binary())]
-)
+IDENTITY_SCHEMA: Final = staged_schema({ROW: pa.int64(), "key_text": pa.string(), "identity": pa.binary()})
 """A left-over new row's key text, where its key is usable, and the hash of what would identify it."""
 
-REMOVED_SCHEMA: Final = pa.schema(
-    [pa.field(RECORD_ID, pa.string()), pa.field("key_text", pa.string()), pa.field("content_hash", pa.binary())]
-)
-FRESH_SCHEMA: Final = pa.schema(
-    [pa.field(ROW, pa.int64()), pa.field(RECORD_ID, pa.string()), pa.field("ordinal", pa.int64())]
-)
+REMOVED_SCHEMA: Final = staged_schema({RECORD_ID: pa.string(), "key_text": pa.string(), "content_hash": pa.binary()})
+FRESH_SCHEMA: Final = staged_schema({ROW: pa.int64(), RECORD_ID: pa.string(), "ordinal": pa.int64()})
 
 
 def latest(ids: str) -> str:
@@ -196,7 +192,7 @@ def removed_identities(
     for batch in batches:
         for part in slices(batch):
             nothing = pa.scalar(None, pa.large_string())
-            texts = pc.if_else(part.column("_usable"), key_texts(part, key), nothing) if key else None
+            texts = _compute.if_else(part.column("_usable"), key_texts(part, key), nothing) if key else None
             columns = [
                 part.column(RECORD_ID),
                 pa.nulls(part.num_rows, pa.string()) if texts is None else texts.cast(pa.string()),
@@ -205,15 +201,13 @@ def removed_identities(
             yield pa.RecordBatch.from_arrays(columns, schema=REMOVED_SCHEMA)
 
 
-def fresh_ids(
-    batches: Iterable[pa.RecordBatch], dataset_id: str, epoch: int, offset: int = 1
-) -> Iterator[pa.RecordBatch]:
-    """Give ids for numbered rows: the ordinal is `_turn` less `offset`."""
+def fresh_ids(batches: Iterable[pa.RecordBatch], dataset_id: str, epoch: int) -> Iterator[pa.RecordBatch]:
+    """Give ids for numbered rows: ordinals from 0, as turns from 1."""
     for batch in batches:
-        turns = [turn - offset for turn in batch.column("_turn").to_pylist()]
-        identities = batch.column("identity").to_pylist()
-        ids = [record_id_of_hash(dataset_id, epoch, i, turn) for i, turn in zip(identities, turns, strict=True)]
-        columns = [batch.column(ROW), pa.array(ids, pa.string()), pa.array(turns, pa.int64())]
+        turns: list[Any] = batch.column("_turn").to_pylist()
+        identities: list[Any] = batch.column("identity").to_pylist()
+        ids = [record_id_of_hash(dataset_id, epoch, i, turn - 1) for i, turn in zip(identities, turns, strict=True)]
+        columns = [batch.column(ROW), pa.array(ids, pa.string()), pa.array([turn - 1 for turn in turns], pa.int64())]
         yield pa.RecordBatch.from_arrays(columns, schema=FRESH_SCHEMA)
 
 

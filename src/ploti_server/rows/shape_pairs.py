@@ -1,7 +1,7 @@
 """Pairs left-over rows that agree in all other values and whose shapes are the same within the tolerance (D3.4)."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ from ploti.contract.files import GEOMETRY, RECORD_ID
 from ploti_server.rows.geometry import same_shapes
 from ploti_server.rows.match import ROW
 from ploti_server.rows.shapes_equal import TOLERANCE
+from ploti_server.rows.sql import staged_schema
 
 CELL_DEGREES: Final = 1e-6
 """Width of the cells in which the lower left corners of two equal shapes must meet; far above the tolerance."""
@@ -20,7 +21,7 @@ _X, _Y = "_x", "_y"
 
 def cells_schema(label: str, type_: pa.DataType) -> pa.Schema:
     """Give the schema of a table of labels and cells."""
-    return pa.schema([pa.field(label, type_), pa.field(_X, pa.int64()), pa.field(_Y, pa.int64())])
+    return staged_schema({label: type_, _X: pa.int64(), _Y: pa.int64()})
 
 
 def corner_cells(batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, spread: bool) -> Iterator[pa.RecordBatch]:
@@ -81,7 +82,9 @@ def one_to_one(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
     ids_taken: set[str] = set()
     for batch in batches:
         free = []
-        for row, id_ in zip(batch.column(ROW).to_pylist(), batch.column(RECORD_ID).to_pylist(), strict=True):
+        rows: list[Any] = batch.column(ROW).to_pylist()
+        ids: list[Any] = batch.column(RECORD_ID).to_pylist()
+        for row, id_ in zip(rows, ids, strict=True):
             free.append(row not in rows_taken and id_ not in ids_taken)
             if free[-1]:
                 rows_taken.add(row)

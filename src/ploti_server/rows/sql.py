@@ -1,10 +1,12 @@
 """Pieces of row queries: quoted names, literals, comparisons, and the row hash that engines spell in their own way.
 
-Row queries use only what DuckDB and Spark share (stack.md, "Row queries"). `row_hash` is the one exception: DuckDB's
-`hash` becomes `xxhash64` in Spark, which skips nulls, so a flag for each null goes in.
+Row queries use only what DuckDB and Spark share (stack.md, "Row queries"). `row_hash` is the one exception: an engine
+that has no `hash`, or one that skips nulls like Spark's `xxhash64`, puts its own in when it translates a query.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
 
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 
@@ -30,9 +32,8 @@ def columns_of(table: str, names: Iterable[str]) -> str:
 
 
 def row_hash(expressions: Sequence[str]) -> str:
-    """Write a 64-bit hash of values that holds inside one query of one engine only; never store it."""
-    flags = [f"CASE WHEN {expression} IS NULL THEN 1 ELSE 0 END" for expression in expressions]
-    return f"hash({', '.join([*expressions, *flags, '0'])})"
+    """Write a 64-bit hash of values, nulls counting, that holds inside one piece of work only; never store it."""
+    return f"hash({', '.join([*expressions, '0'])})"
 
 
 def all_equal(left: str, right: str, names: Sequence[str]) -> str:
@@ -48,3 +49,8 @@ def differs(left: str, right: str, name: str) -> str:
 def total_order(expressions: Sequence[str]) -> str:
     """Write an ORDER BY list with nulls placed explicitly (D5.4)."""
     return ", ".join(f"{expression} ASC NULLS FIRST" for expression in expressions)
+
+
+def staged_schema(columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Give the Arrow schema of a staged table from its columns' types."""
+    return pa.schema([pa.field(name, type_) for name, type_ in columns.items()])
