@@ -10,8 +10,7 @@ from cyclopts import App, Parameter
 
 import ploti
 from ploti.cli.show import AsJson, byte_size, cell, local_time, present, printable, show_table
-
-from ploti.sync.target import DatasetStatus, Progress, Target
+from ploti.sync.target import DatasetStatus, Progress
 from ploti.sync.targets import open_target
 
 if TYPE_CHECKING:
@@ -246,7 +245,7 @@ class Bar(Progress):
         if self._task is not None:
             self._bar.advance(self._task, count)
 
-    def ended(self, dataset_id: str) -> None:
+    def ended(self) -> None:
         """Take the bar away."""
         if self._task is not None:
             self._bar.remove_task(self._task)

@@ -124,7 +124,7 @@ def bring(run: Run, held: Held, choose: Choose, given: ManifestDataset | None = 
                 raise
             return run.tell(replace(held, state="behind", reason=str(trouble)))
         finally:
-            run.downloads.progress.ended(held.dataset_id)
+            run.downloads.progress.ended()
 
 
 def _stops_all(trouble: PlotiError | OSError) -> bool:

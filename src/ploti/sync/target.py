@@ -41,7 +41,7 @@ class Progress:
     def moved(self, count: int) -> None:
         """Take bytes that arrived."""
 
-    def ended(self, dataset_id: str) -> None:
+    def ended(self) -> None:
         """Take the end of a dataset's step."""
 
 
