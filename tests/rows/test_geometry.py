@@ -302,6 +302,22 @@ def test_a_ring_gives_the_same_bytes_from_every_start_and_in_both_directions(cor
     assert once == again
 
 
+@given(st.integers(3, 40), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
+def test_a_polygon_gets_the_same_bytes_and_key_alone_and_out_of_a_collection(corners, repeats, projected, random):
+    """Plain polygons go another, shorter way through the code than collections."""
+    angles = [2 * np.pi * (corner + random.uniform(0, 0.5)) / corners for corner in range(corners)]
+    ring = [(-81 + random.uniform(1, 2) * np.cos(angle), 28 + np.sin(angle)) for angle in angles]
+    ring = [point for point in ring for _ in range(random.randint(1, 3) if repeats else 1)]
+    polygon = shapely.Polygon(ring[:: random.choice((1, -1))])
+    ways = [polygon, shapely.MultiPolygon([polygon]), shapely.GeometryCollection([polygon]), None]
+    crs = ("EPSG:3857",) if projected else DEGREES
+    found = normalise_shapes(np.array(ways, dtype=object), crs)
+    alone = normalise_shapes(np.array(ways[:2], dtype=object), crs)
+    assert len(set(found.wkb.to_pylist()[:3] + alone.wkb.to_pylist())) == 1
+    assert len(set(found.hilbert.to_pylist()[:3] + alone.hilbert.to_pylist())) == 1
+    assert (found.wkb.null_count, found.kinds, alone.kinds) == (1, {"MultiPolygon"}, {"MultiPolygon"})
+
+
 def test_points_get_the_same_bytes_and_keys_alone_and_beside_other_kinds():
     points = shapes("POINT (-81.38 28.54)", None, "POINT (500 0)", "POINT (2 3)")
     alone = normalise_shapes(points, DEGREES)

@@ -1,7 +1,7 @@
 """Delivered shapes: lon/lat, 2D, repaired, Multi, in normal form, as little-endian WKB (D3)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ import shapely
 
 from ploti_server.rows.hilbert import hilbert_keys
 from ploti_server.rows.nearness import within_metres
+from ploti_server.rows.plain_polygons import PlainPolygons, plain_polygons
 from ploti_server.rows.projection import UndeclaredCrs, UnknownCrs, place
 from ploti_server.rows.shapes_equal import same_shapes
 from ploti_server.rows.wkb_bytes import binary_array, point_array
@@ -75,6 +76,15 @@ def normalise_shapes(geometries: Geometries, crs: tuple[str, ...], repair: bool 
     shapes[shapely.is_empty(shapes)] = None
     if np.isin(shapely.get_type_id(shapes), (-1, _POINT)).all():
         return _normalise_points(shapes, crs)
+    plain = plain_polygons(shapes, crs)
+    if len(plain.rows) == len(shapes):
+        return Shapes(plain.wkb, pa.array(plain.hilbert), frozenset({"MultiPolygon"}), 0, ())
+    shapes[plain.rows] = None
+    return _joined(_normalise_others(shapes, crs, repair), plain)
+
+
+def _normalise_others(shapes: Geometries, crs: tuple[str, ...], repair: bool) -> Shapes:
+    """Take the long way, shape by shape where a shape needs it."""
     rejects: dict[int, str] = {}
     shapes[:] = shapely.force_2d(shapes)
     _project(shapes, crs, rejects)
@@ -83,6 +93,18 @@ def normalise_shapes(geometries: Geometries, crs: tuple[str, ...], repair: bool 
     _make_multi(shapes)
     _normal_form(shapes, all_valid=repair)
     return Shapes(_wkb(shapes), _hilbert(shapes), _kinds(shapes), repaired, tuple(sorted(rejects.items())))
+
+
+def _joined(others: Shapes, plain: PlainPolygons) -> Shapes:
+    """Put plain polygons into the rows that the others left null."""
+    if not len(plain.rows):
+        return others
+    source = np.arange(len(others.wkb))
+    source[plain.rows] = len(others.wkb) + np.arange(len(plain.rows))
+    order = pa.array(source, type=pa.int64())
+    wkb = pa.concat_arrays([others.wkb, plain.wkb]).take(order)
+    hilbert = pa.concat_arrays([others.hilbert, pa.array(plain.hilbert)]).take(order)
+    return replace(others, wkb=wkb, hilbert=hilbert, kinds=others.kinds | {"MultiPolygon"})
 
 
 def geometry_type(kinds: Iterable[str], previous: str | None) -> str | None:
