@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ploti_server.domain.columns import (
@@ -85,6 +85,7 @@ def test_names_of_a_state(state, known, names):
     assert names_of(columns(*state), [KnownColumn(*pair) for pair in known]) == names
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=80), max_size=12))
 def test_names_are_plain_unique_and_stay(headers):
     state = columns(*headers)

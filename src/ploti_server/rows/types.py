@@ -35,9 +35,10 @@ ARROW_TYPES: Final[dict[ColumnType, Any]] = {
 
 INTEGER: Final = r"^-?(0|[1-9][0-9]{0,17})$"
 NUMBER: Final = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?$"
-DATE: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_DAY: Final = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
+DATE: Final = rf"^{_DAY}$"
 TIMESTAMP: Final = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6}0*)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
+    rf"^{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}}0*)?)?(Z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)?$"
 )
 NO_VALUE: Final = (
     r"(?i)^([+-]?(nan|inf|infinity)|\*+|0000-00-00([T ]00:00(:00(\.0+)?)?(Z|[+-]00:?00)?)?)$"
@@ -170,8 +171,6 @@ def _dates(text: Array, zone: str) -> Held:
     try:
         values = pc.cast(text, pa.date32())
     except pa.ArrowInvalid:
-        return _one_by_one(text, "date", zone)
-    if len(values) > values.null_count and pc.min(values.cast(pa.int32())).as_py() < _FIRST_DAY:
         return _one_by_one(text, "date", zone)
     return _none_wrong(values)
 

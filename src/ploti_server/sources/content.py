@@ -143,6 +143,8 @@ def _read(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _refuse_foreign(head: bytes) -> None:
+    if not head:
+        raise StateUnreadable("there is nothing in the gzip")
     for mark, what in _FOREIGN.items():
         if head.startswith(mark):
             raise StateUnreadable(f"this is {what}: {READ_HERE}")

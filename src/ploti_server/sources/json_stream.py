@@ -63,7 +63,8 @@ class JsonStream:
                 raise StateUnreadable(f"the JSON nests too deeply after {self.read:,} characters") from error
             except json.JSONDecodeError as error:
                 if not self._more():
-                    self._fail(error.msg if self.peek() else "it breaks off")
+                    cut = error.pos >= len(self._buffer.rstrip()) or error.msg.startswith("Unterminated")
+                    self._fail("it breaks off" if cut else error.msg)
                 continue
             if end == len(self._buffer) and not self._ended and self._more():
                 continue
