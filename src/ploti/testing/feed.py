@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -216,16 +217,31 @@ def changes_part(schema: Schema, lines: Iterable[Mapping[str, Any]]) -> bytes:
 
 def parquet(types: Mapping[str, ColumnType], lines: Iterable[Mapping[str, Any]], lists: Iterable[str] = ()) -> bytes:
     """Write rows to a Parquet file with the contract's column types, `lists` being lists of strings."""
+    columns = {name: STORAGE_TYPES[type_].duckdb for name, type_ in types.items()} | dict.fromkeys(lists, "VARCHAR[]")
+    return _written(tuple(columns.items()), _Lines([[line.get(name) for name in columns] for line in lines]))
+
+
+class _Lines(list[list[Any]]):
+    """Rows that a cache can keep apart by what stands in them."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # never changed once made
+        return hash(repr(self))
+
+    def __eq__(self, other: object) -> bool:
+        return repr(self) == repr(other)
+
+
+@lru_cache(maxsize=4096)
+def _written(columns: tuple[tuple[str, str], ...], values: _Lines) -> bytes:
+    """Write a file once for each content: stories are told again and again."""
     import duckdb
 
-    columns = {name: STORAGE_TYPES[type_].duckdb for name, type_ in types.items()} | dict.fromkeys(lists, "VARCHAR[]")
-    shape = ", ".join(f"{_quoted(name)} {type_}" for name, type_ in columns.items())
-    values = [[line.get(name) for name in columns] for line in lines]
+    shape = ", ".join(f"{_quoted(name)} {type_}" for name, type_ in columns)
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
         db.execute(f"CREATE TABLE made ({shape})")
         if values:
-            db.executemany(f"INSERT INTO made VALUES ({', '.join('?' * len(columns))})", values)
+            db.executemany(f"INSERT INTO made VALUES ({', '.join('?' * len(columns))})", list(values))
         path = Path(folder) / "part.parquet"
         db.execute(f"COPY made TO '{path}' (FORMAT parquet, COMPRESSION zstd)")
         return path.read_bytes()
