@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 from shapely import wkt
 
 from ploti_server.domain.schema import Column, Schema
-from ploti_server.rows import geoparquet, wkb_bounds
+from ploti_server.rows import geoparquet
 from ploti_server.rows.envelope import Envelope, arrow_schema, with_envelope
 from ploti_server.rows.geometry import normalise_shapes
 from ploti_server.rows.geoparquet import write_parts
+from ploti_server.rows.wkb_bounds import boxes_and_kinds
 
 VALIDATOR = Path(sys.executable).with_name("geoparquet-validator")
 NO_STATISTICS = ["/conf/distribution/geospatial-statistics"]
@@ -391,8 +392,16 @@ def test_repeating_columns_have_a_dictionary_and_ids_shapes_and_boxes_none(tmp_p
 def test_boxes_read_from_bytes_are_those_of_the_shapes(texts, skipped):
     column = pa.array([None if text is None else wkt.loads(text).wkb for text in texts], pa.binary()).slice(skipped)
     shapes = shapely.from_wkb(column.to_numpy(zero_copy_only=False))
-    assert np.array_equal(wkb_bounds.bounds(column), shapely.bounds(shapes).reshape(-1, 4), equal_nan=True)
-    assert wkb_bounds.kinds(column) == {shape.geom_type for shape in shapes if shape is not None}
+    boxes, kinds = boxes_and_kinds(column)
+    assert np.array_equal(boxes, shapely.bounds(shapes).reshape(-1, 4), equal_nan=True)
+    assert kinds == {shape.geom_type for shape in shapes if shape is not None}
+
+
+@pytest.mark.parametrize("shape", [shapely.Point(1, 2, 3), shapely.Point(1, 2)])
+def test_bytes_that_are_not_delivered_wkb_are_refused(tmp_path, shape):
+    foreign = shapely.to_wkb(shape, byte_order=1 if shape.has_z else 0)
+    with pytest.raises(KeyError):
+        write(tmp_path, rows(1, geometry=pa.array([foreign])), geometry_type="Point")
 
 
 def test_a_failed_write_leaves_no_open_file_and_tells_the_first_error(tmp_path):

@@ -39,7 +39,7 @@ from ploti.contract.files import (
     FileKind,
     part_path,
 )
-from ploti_server.rows import wkb_bounds
+from ploti_server.rows.wkb_bounds import boxes_and_kinds
 
 BBOX: Final = "_ploti_bbox"
 """Last column of a file with shapes: each shape's box in float32, rounded outwards; null without a shape."""
@@ -163,8 +163,8 @@ class _Part:
         if not self._layout.has_shapes:
             return group
         shapes: Any = group.column(GEOMETRY).chunk(0)
-        self._note_kinds(wkb_bounds.kinds(shapes))
-        boxes = wkb_bounds.bounds(shapes)
+        boxes, kinds = boxes_and_kinds(shapes)
+        self._note_kinds(kinds)
         there = ~np.isnan(boxes[:, 0])
         if there.any():
             low, high = boxes[there, :2].min(axis=0), boxes[there, 2:].max(axis=0)

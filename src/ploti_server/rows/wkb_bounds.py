@@ -46,21 +46,19 @@ _LAYOUTS: Final = {
 }
 
 
-def bounds(wkb: "pa.Array[Any]") -> npt.NDArray[np.float64]:
-    """Give xmin, ymin, xmax, ymax of each little-endian WKB shape; NaN where there is none."""
+def boxes_and_kinds(wkb: "pa.Array[Any]") -> tuple[npt.NDArray[np.float64], frozenset[str]]:
+    """Give xmin, ymin, xmax, ymax of each little-endian WKB shape, NaN where there is none, and the kinds found.
+
+    Raises `KeyError` for bytes that are no such shape.
+    """
     boxes = np.full((len(wkb), 4), np.nan)
-    there = np.flatnonzero(np.asarray(wkb.is_valid()))
-    kinds = _type_codes(wkb)
-    for code in np.unique(kinds[there]):
-        rows = there[kinds[there] == code]
-        boxes[rows] = _bounds_of_kind(wkb.take(pa.array(rows, type=pa.int64())), int(code))
-    return boxes
-
-
-def kinds(wkb: "pa.Array[Any]") -> frozenset[str]:
-    """Name the kinds of little-endian WKB shapes; raises `KeyError` for bytes that are no such shape."""
     codes = _type_codes(wkb)
-    return frozenset(KINDS[int(code)] for code in np.unique(codes[codes >= 0]))
+    found = [int(code) for code in np.unique(codes) if code >= 0]
+    for code in found:
+        rows = np.flatnonzero(codes == code)
+        whole = len(rows) == len(wkb)
+        boxes[rows] = _bounds_of_kind(wkb if whole else wkb.take(pa.array(rows, type=pa.int64())), code)
+    return boxes, frozenset(KINDS[code] for code in found)
 
 
 def _buffers(wkb: "pa.Array[Any]") -> tuple[_Offsets, npt.NDArray[np.uint8]]:
