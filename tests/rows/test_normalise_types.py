@@ -282,13 +282,13 @@ def test_a_time_without_zone_is_the_dataset_s(shown, moment):
 
 @settings(deadline=None)
 @given(
-    st.lists(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)), max_size=9),
+    st.lists(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)), max_size=9),  # noqa: DTZ001  # as shown
     st.sampled_from(["America/New_York", "Europe/London", "Australia/Lord_Howe", "UTC", "Asia/Kathmandu"]),
 )
 def test_local_times_agree_with_zoneinfo(moments, zone):
     expected = [moment.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC) for moment in moments]
     assert to_utc(pa.array(moments, pa.timestamp("us")), zone).to_pylist() == expected
-    hours = [datetime(2024, 3, 9) + timedelta(minutes=30 * n) for n in range(100)]
+    hours = [datetime(2024, 3, 9) + timedelta(minutes=30 * n) for n in range(100)]  # noqa: DTZ001  # as shown
     expected = [hour.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC) for hour in hours]
     assert to_utc(pa.array(hours, pa.timestamp("us")), zone).to_pylist() == expected
 

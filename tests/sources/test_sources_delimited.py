@@ -124,7 +124,9 @@ def test_many_rows_come_in_batches_and_can_be_read_again(opened):
         assert max(len(batch.numbers) for batch in batches) <= 20_000
         numbers = sorted(number for batch in batches for number in batch.numbers.tolist())
         assert numbers == list(range(1, 50_001))
-        values = {n: v for b in batches for n, v in zip(b.numbers.tolist(), b.column("a").text.to_pylist(), strict=True)}
+        values = {
+            n: v for b in batches for n, v in zip(b.numbers.tolist(), b.column("a").text.to_pylist(), strict=True)
+        }
         assert all(values[n] == str(n - 1) for n in numbers)
 
 

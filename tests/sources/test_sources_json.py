@@ -227,7 +227,10 @@ def test_a_broken_shape_is_null_and_listed(opened, geometry):
     ("members", "crs"),
     [
         ({}, ("OGC:CRS84",)),
-        ({"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::2263"}}}, ("urn:ogc:def:crs:EPSG::2263",)),
+        (
+            {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::2263"}}},
+            ("urn:ogc:def:crs:EPSG::2263",),
+        ),
         ({"crs": None}, ()),
         ({"crs": {"type": "link", "properties": {"href": "http://x"}}}, ()),
     ],
@@ -241,7 +244,10 @@ def test_the_crs_that_a_collection_names(opened, members, crs):
     [
         ([feature(POINT, {"x": 1}, id=5)], ["x", "id"]),
         ([feature(POINT, {"x": 1}, id=5), feature(POINT, {"id": 2})], ["x", "feature_id", "id"]),
-        ([feature(POINT, {"geometry": "lot line", "id": "x", "OBJECTID": 1}, id=1)], ["geometry", "id", "OBJECTID", "feature_id"]),
+        (
+            [feature(POINT, {"geometry": "lot line", "id": "x", "OBJECTID": 1}, id=1)],
+            ["geometry", "id", "OBJECTID", "feature_id"],
+        ),
         ([feature(POINT, None)], []),
     ],
 )
