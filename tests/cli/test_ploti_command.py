@@ -174,7 +174,9 @@ def test_what_fails_is_one_line_or_one_object(fake, capsys, line, code, error):
         assert shown.out == ""
         assert shown.err.startswith("Error: ")
         assert ploti(line + " --json") == code
-        assert json.loads(capsys.readouterr().err)["error"]["code"] == error
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["error"]["code"] == error
+        assert shown.err == ""
 
 
 def test_no_answer_names_the_address(fake, capsys, monkeypatch):
@@ -214,7 +216,7 @@ def test_ctrl_c_stops_without_a_traceback(fake):
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=10)
-    assert (running.returncode, out, err) == (130, "", "Error: Stopped.\n")
+    assert (running.returncode, out, err) == (130, "", "Stopped.\n")
 
 
 def test_a_reader_that_goes_away_is_no_error(fake):

@@ -33,11 +33,11 @@ def run(tokens: Sequence[str]) -> int:
         result = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as problem:
         message = " ".join(str(problem).split()) + " See --help."
-        show_error(message, {"code": "wrong_usage", "message": message}, as_json)
+        show_error(f"Error: {message}", {"code": "wrong_usage", "message": message}, as_json)
         return WRONG_USAGE
     except ploti.PlotiError as problem:
         told = {"code": problem.code, "message": problem.message}
-        show_error(str(problem), {**told, "field": problem.field, "requestId": problem.request_id}, as_json)
+        show_error(f"Error: {problem}", {**told, "field": problem.field, "requestId": problem.request_id}, as_json)
         return REFUSED
     except KeyboardInterrupt:
         show_error("Stopped.", {"code": "stopped", "message": "Stopped."}, as_json)

@@ -32,9 +32,11 @@ def present(answer: Answer, as_json: bool, for_people: Callable[[Answer], None])
 
 
 def show_error(line: str, error: Mapping[str, str | None], as_json: bool) -> None:
-    """Print what went wrong to standard error: one line, or an error object like the API's."""
-    kept = {name: value for name, value in error.items() if value is not None}
-    print(json.dumps({"error": kept}) if as_json else f"Error: {printable(line)}", file=sys.stderr)
+    """Print what went wrong: one line to standard error, or an error object like the API's where answers go."""
+    if as_json:
+        print(json.dumps({"error": {name: value for name, value in error.items() if value is not None}}))
+    else:
+        print(printable(line), file=sys.stderr)
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
