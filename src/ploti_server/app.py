@@ -17,6 +17,7 @@ from ploti_server.adapters.plans import StoredPlans
 from ploti_server.adapters.store import open_store
 from ploti_server.domain.settings import FILE_NAME, Settings, SettingsBroken
 from ploti_server.ports import Clock, MatchingAgent, Ports
+from ploti_server.sources import open_state
 
 LINK_SECRET: Final = "signed-links"  # noqa: S105  # the secret's name
 
@@ -48,6 +49,7 @@ def build_ports(
         plans=StoredPlans(),
         clock=clock or SystemClock(),
         home=settings.home,
+        open_state=open_state,
         reach=reach,
     )
 

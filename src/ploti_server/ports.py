@@ -19,6 +19,7 @@ from ploti_server.domain.events import LoggedEvent, NewEvent
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
+from ploti_server.rows.raw import RawState
 
 
 class Clock(Protocol):
@@ -309,6 +310,13 @@ class Tables(Protocol):
         """Give the only row of an answer."""
 
 
+class Sources(Protocol):
+    """Reads stored states."""
+
+    def __call__(self, path: Path, file_name: str | None, dataset: Dataset) -> RawState:
+        """Open a state, told by its content; raises `StateUnreadable` where it cannot be read whole."""
+
+
 class Engine(Protocol):
     """Runs whole-table work out of core, within its memory setting."""
 
@@ -367,4 +375,5 @@ class Ports:
     plans: Plans
     clock: Clock
     home: Path
+    open_state: Sources
     reach: Callable[[str], None] = lambda _: None

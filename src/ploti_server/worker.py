@@ -1,18 +1,25 @@
 """Picks the next due check by stored status and builds it, under a lease (architecture: waiting is a status)."""
 
+import logging
 import os
 import secrets
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from ploti_server.domain.checks import Check
+from ploti_server.domain.checks import Check, CheckStatus
+from ploti_server.domain.versions import VersionStatus
 from ploti_server.pipeline.build import build
-from ploti_server.ports import Ports
+from ploti_server.pipeline.release import LeaseLost
+from ploti_server.ports import Ports, Records
 
+LOG: Final = logging.getLogger(__name__)
+TRIES: Final = 3
+RETRY_AFTER: Final = timedelta(minutes=5)
 LEASE: Final = timedelta(seconds=30)
 BEAT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 1.0
@@ -32,8 +39,38 @@ def work_one(ports: Ports, owner: str, check_id: int | None = None) -> Check | N
         check = records.checks.claim(owner, now, now + LEASE, check_id)
     if check is None:
         return None
-    with _beating(ports, check, owner):
-        return build(ports, check)
+    try:
+        with _beating(ports, check, owner):
+            return build(ports, check)
+    except LeaseLost:
+        raise
+    except Exception as error:
+        _put_back(ports, check, error)
+        raise
+
+
+def _put_back(ports: Ports, check: Check, error: Exception) -> None:
+    """Let a check whose build broke down be tried again later, or fail it after its last try (D7.9)."""
+    now = ports.clock.now()
+    attempts = check.attempts + 1
+    tried = replace(check, attempts=attempts, lease_owner=None, lease_until=None)
+    if attempts < TRIES:
+        tried = replace(tried, status=CheckStatus.QUEUED, due_at=now + RETRY_AFTER * 2**check.attempts)
+    else:
+        reason = f"the build broke down {TRIES} times, at last with {type(error).__name__}: {error}"
+        tried = replace(tried, status=CheckStatus.FAILED, outcome="failed", reason=reason, finished_at=now)
+    with ports.store.write() as records:
+        stored = records.checks.get(check.id)
+        if stored is not None and stored.lease_owner == check.lease_owner:
+            records.checks.put(tried)
+            if tried.status is CheckStatus.FAILED:
+                _drop_unfinished(records, check)
+
+
+def _drop_unfinished(records: Records, check: Check) -> None:
+    for version in records.versions.in_status(check.dataset_id, (VersionStatus.BUILDING, VersionStatus.WAITING)):
+        if version.check_id == check.id:
+            records.versions.drop(check.dataset_id, version.number)
 
 
 def work_through(ports: Ports, owner: str, check_id: int) -> Check:
@@ -57,10 +94,15 @@ def work_through(ports: Ports, owner: str, check_id: int) -> Check:
 
 
 def run(ports: Ports, stop: threading.Event) -> None:
-    """Work until told to stop."""
+    """Work until told to stop; a build that breaks down is logged, and tried again later."""
     owner = new_owner()
     while not stop.is_set():
-        if work_one(ports, owner) is None:
+        try:
+            done = work_one(ports, owner)
+        except Exception:
+            LOG.exception("a build broke down")
+            done = None
+        if done is None:
             stop.wait(IDLE_SECONDS)
 
 

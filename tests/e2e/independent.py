@@ -59,8 +59,9 @@ class PublishedVersion:
                 assert pq.ParquetFile(self.folder / file["path"]).metadata.num_rows == file["rows"]
         self._check_part_schema("snapshot", ENVELOPE)
         self._check_part_schema("changes", ENVELOPE + CHANGES)
-        assert sum(f["rows"] for f in self.manifest["files"] if f["path"].startswith("snapshot/")) == (
-            self.manifest["rowCount"]
+        assert (
+            sum(f["rows"] for f in self.manifest["files"] if f["path"].startswith("snapshot/"))
+            == (self.manifest["rowCount"])
         )
         assert sum(sums[0] for sums in self.manifest["digest"].values()) == self.manifest["rowCount"]
 

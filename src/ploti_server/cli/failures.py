@@ -12,6 +12,7 @@ from ploti_server.domain.catalog import CatalogBroken
 from ploti_server.domain.settings import SettingsBroken
 from ploti_server.domain.states import StateUnreadable
 from ploti_server.pipeline.check import CheckRefused
+from ploti_server.pipeline.release import ReleaseRefused
 from ploti_server.pipeline.workspaces import WorkspaceRefused
 
 EXPECTED: tuple[type[Exception], ...] = (
@@ -21,6 +22,7 @@ EXPECTED: tuple[type[Exception], ...] = (
     SettingsBroken,
     StateUnreadable,
     CheckRefused,
+    ReleaseRefused,
     WorkspaceRefused,
     UnknownLayout,
     OperationalError,

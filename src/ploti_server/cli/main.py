@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 COMMANDS: Final = (
+    ("demo", "ploti_server.cli.demo:demo", "Play the main job on real records, offline."),
     ("serve", "ploti_server.cli.serve:serve", "Serve the API, with workers inside."),
     (
         "status",
@@ -19,6 +20,10 @@ COMMANDS: Final = (
     ("settings", "ploti_server.cli.settings:settings", "Show every setting and where it comes from."),
     ("catalog", "ploti_server.cli.catalog:catalog", "Apply a catalog of topics and datasets."),
     ("datasets", "ploti_server.cli.datasets:datasets", "List the datasets of the catalog."),
+    ("check", "ploti_server.cli.checks:check", "Read a state of a source and build its next version."),
+    ("holds", "ploti_server.cli.holds:holds", "List, show, release and discard held versions."),
+    ("versions", "ploti_server.cli.versions:versions", "List a dataset's versions."),
+    ("work", "ploti_server.cli.checks:work", "Do the due work until stopped."),
     ("workspace", "ploti_server.cli.workspaces:workspace", "Create, list, change and delete workspaces."),
     ("member", "ploti_server.cli.members:member", "Add, list and remove a workspace's members."),
     ("key", "ploti_server.cli.keys:key", "Create, list and revoke API keys."),

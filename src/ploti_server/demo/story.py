@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +39,8 @@ class Told:
     rows: dict[str, int] = field(default_factory=dict)
 
 
-def play(folder: Path, console: Console, port: int | None = None) -> None:
-    """Play the whole demo in a folder, made anew; raises `DemoFailed` where a step does not end as it should."""
+def play(folder: Path, console: Console, port: int | None = None) -> dict[str, Any]:
+    """Play the whole demo in a folder, made anew, and give its summary; raises `DemoFailed` where one fails."""
     _make_room(folder)
     publisher = Publisher.open(folder / "server")
     publisher.apply_catalog(CATALOG)
@@ -52,10 +52,13 @@ def play(folder: Path, console: Console, port: int | None = None) -> None:
         console.print(f"[bold]Serving[/bold] {url}   [bold]subscription[/bold] {subscription} to the place fl\n")
         told = Told()
         for state in demo_states():
-            _play_state(console, publisher, subscriber, subscription, state, told)
+            _publish(console, publisher, state, told)
+            for line in _sync_lines(subscriber.sync(subscription), state.dataset_id):
+                console.print(f"      [cyan]ploti sync[/cyan] {line}")
         _show_changes(console, subscriber)
         _show_verified(console, subscriber)
         _show_end(console, folder, subscriber, subscription, told)
+        return asdict(told) | {"database": str(subscriber.database), "subscription": subscription}
 
 
 def _make_room(folder: Path) -> None:
@@ -103,15 +106,13 @@ def _wait_for(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
     raise DemoFailed(f"the server did not start: see {log}")
 
 
-def _play_state(
-    console: Console, publisher: Publisher, subscriber: Subscriber, subscription: str, state: DemoState, told: Told
-) -> None:
+def _publish(console: Console, publisher: Publisher, state: DemoState, told: Told) -> None:
     check = publisher.check(state.dataset_id, state.given)
     told.states += 1
     if check.outcome == "failed":
         raise DemoFailed(f"{state.given.file.name} of {state.dataset_id} could not be read: {check.reason}")
     version = publisher.version(state.dataset_id, check.version)
-    console.print(_headline(state, check, version))
+    console.print(_headline(state, check, version), soft_wrap=True)
     if check.outcome == "held" and version is not None:
         if told.released_holds < EXPLAINED_HOLDS:
             _show_hold(console, publisher, version)
@@ -120,9 +121,6 @@ def _play_state(
         console.print(f"      [green]released[/green] version {version.number} after review")
     if version is not None and check.outcome in ("held", "released"):
         _count(told, version)
-    report = subscriber.sync(subscription)
-    for line in _sync_lines(report, state.dataset_id):
-        console.print(f"      [cyan]ploti sync[/cyan] {line}")
 
 
 def _headline(state: DemoState, check: Check, version: Version | None) -> str:
@@ -131,11 +129,11 @@ def _headline(state: DemoState, check: Check, version: Version | None) -> str:
     if check.outcome == "unchanged" or version is None:
         told = "[dim]unchanged[/dim]"
     else:
-        told = f"version {version.number}, schema {version.schema_version}, {version.row_count} rows, {_counts(check)}"
-        if check.outcome == "held":
-            told = f"[yellow]held: {', '.join(version.reasons)}[/yellow] {told}"
+        told = f"version {version.number} · {version.schema_version} · {version.row_count} rows · {_counts(check)}"
         if version.schema_change is not None:
             told += " [magenta]" + {"breaking": "MAJOR", "additive": "MINOR"}[version.schema_change.kind] + "[/magenta]"
+        if check.outcome == "held":
+            told += f"\n      [yellow]held: {', '.join(version.reasons)}[/yellow]"
     return named + told + (f"\n      [dim]{state.note}[/dim]" if state.note else "")
 
 
@@ -143,7 +141,7 @@ def _counts(check: Check) -> str:
     facts = check.facts
     matched = ", ".join(f"{count} by {how}" for how, count in facts.get("matched", {}).items() if count)
     changed = f"+{facts['added']} ~{facts['changed']} -{facts['removed']}"
-    return f"{changed} ({matched})" if matched else changed
+    return f"{changed} · {matched}" if matched else changed
 
 
 def _count(told: Told, version: Version) -> None:
@@ -155,7 +153,9 @@ def _count(told: Told, version: Version) -> None:
 
 
 def _show_hold(console: Console, publisher: Publisher, version: Version) -> None:
-    table = Table(title=f"Why version {version.number} of {version.dataset_id} waits for a person", title_justify="left")
+    table = Table(
+        title=f"Why version {version.number} of {version.dataset_id} waits for a person", title_justify="left"
+    )
     for column in ("reason", "rule", "measured", "limit"):
         table.add_column(column)
     for hold in version.facts["holds"]:
@@ -180,9 +180,9 @@ def _sync_lines(report: dict[str, Any], dataset_id: str) -> Iterator[str]:
     for moved in report["datasets"]:
         if moved["datasetId"] == dataset_id and moved["state"] != "ok":
             raise DemoFailed(f"sync left {dataset_id} {moved['state']}: {moved.get('reason')}")
-        if moved["datasetId"] == dataset_id and moved.get("fromVersion") != moved.get("toVersion"):
-            how = "loaded" if moved.get("reloaded") else f"from version {moved['fromVersion']}"
-            yield f"{dataset_id} is at version {moved['toVersion']} ({how})"
+        if moved["datasetId"] == dataset_id and moved["fromVersion"] != moved["version"]:
+            how = "loaded" if moved["reloaded"] else f"+{moved['added']} ~{moved['changed']} -{moved['removed']}"
+            yield f"{dataset_id} is at version {moved['version']} ({how}), {moved['rows']} rows"
 
 
 def _show_changes(console: Console, subscriber: Subscriber) -> None:
@@ -200,7 +200,9 @@ def _show_verified(console: Console, subscriber: Subscriber) -> None:
         table.add_column(column)
     for dataset in subscriber.verify():
         equal = dataset["equal"]
-        table.add_row(dataset["datasetId"], str(dataset["version"]), str(dataset["rows"]), "equal" if equal else "DIFFERS")
+        table.add_row(
+            dataset["datasetId"], str(dataset["version"]), str(dataset["records"]), "equal" if equal else "DIFFERS"
+        )
         if not equal:
             raise DemoFailed(f"{dataset['datasetId']} differs from its version: {dataset}")
     console.print("", table)
@@ -214,6 +216,7 @@ def _show_end(console: Console, folder: Path, subscriber: Subscriber, subscripti
         f"The publisher's home        {folder / 'server'}\n"
         f"Serve it again              ploti-server serve --home {folder / 'server'}\n"
         f"Its subscription            {subscription}\n"
+        f"Look at it                  ploti sync status --to {subscriber.target}\n"
         f'Ask the data                duckdb {subscriber.database} "FROM ds_fl_airports LIMIT 5"',
         soft_wrap=True,
     )

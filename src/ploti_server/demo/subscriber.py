@@ -48,7 +48,7 @@ class Subscriber:
 
     def subscribe(self, name: str, place: str) -> str:
         """Subscribe to a place; gives the subscription's id."""
-        answer = self.ploti("feeds", "subscriptions", "create", "--name", name, "--places", place, "--json")
+        answer = self.ploti("feeds", "subscriptions", "create", name, "--places", place, "--json")
         return str(json.loads(answer)["id"])
 
     def sync(self, subscription: str) -> dict[str, Any]:
@@ -59,8 +59,7 @@ class Subscriber:
 
     def verify(self) -> list[dict[str, Any]]:
         """Compare every table with its version's digest."""
-        answer = json.loads(self.ploti("sync", "verify", "--to", self.target, "--json"))
-        datasets: list[dict[str, Any]] = answer["datasets"]
+        datasets: list[dict[str, Any]] = json.loads(self.ploti("sync", "verify", "--to", self.target, "--json"))
         return datasets
 
     @property
@@ -78,10 +77,10 @@ class Subscriber:
         """Count what changed since a day over all datasets, from the changes files alone: dataset, change, rows."""
         with tempfile.TemporaryDirectory() as scratch:
             files = [str(file) for file in self._changes_files(Path(scratch), day)]
-            rows = duckdb.sql(
+            rows = duckdb.execute(
                 "SELECT _ploti_dataset_id, _ploti_change, count(*) FROM read_parquet($files, union_by_name = true) "
                 "WHERE _ploti_fetched_at >= $day::DATE GROUP BY ALL ORDER BY ALL",
-                params={"files": files, "day": day},
+                {"files": files, "day": day},
             ).fetchall()
         return [(str(dataset), str(change), int(count)) for dataset, change, count in rows]
 

@@ -27,7 +27,6 @@ from ploti_server.pipeline.read import read_state
 from ploti_server.pipeline.release import Ended, end_check
 from ploti_server.pipeline.write import Built, write_version
 from ploti_server.ports import Judgement, Pair, Ports, Records, Tables
-from ploti_server.sources import open_state
 
 ASKS: Final = 2
 ASK_TIME: Final = timedelta(hours=24)
@@ -89,8 +88,8 @@ def _begin(ports: Ports, check: Check) -> Gathered:
             attempt=begun.attempt + 1 if begun else 1,
             status=VersionStatus.BUILDING,
             check_id=check.id,
-            base=current and current.number,
-            previous_version=current and current.number,
+            base=current.number if current else None,
+            previous_version=current.number if current else None,
             source_url=check.source_url,
             place_id=dataset.filed_place,
             fetched_at=check.fetched_at,
@@ -124,11 +123,10 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
     )
     ports.reach("build.matched")
     if isinstance(matched, Waiting):
-        facts = check.facts | {"asks": asked, "pairs": len(matched.pairs)}
-        return Ended(gathered.version, "waiting", None, facts, due_at=ports.clock.now() + ASK_TIME)
+        asks = check.facts | {"asks": asked, "pairs": len(matched.pairs)}
+        return Ended(gathered.version, "waiting", None, asks, due_at=ports.clock.now() + ASK_TIME)
     change = _schema_change(gathered.current, state)
-    facts = _facts(gathered.current, state, matched, change, silent=asked > ASKS)
-    holds = review(facts, gathered.dataset.review)
+    holds = review(_facts(gathered.current, state, matched, change, silent=asked > ASKS), gathered.dataset.review)
     shown = matched.facts | {"holds": [hold.to_json() for hold in holds], "misnamed": list(state.misnamed)}
     version = _described(gathered, state, matched, change, shown)
     version = replace(version, reasons=reasons(holds), built_at=ports.clock.now())
@@ -154,10 +152,10 @@ def _read(ports: Ports, tables: Tables, gathered: Gathered, check: Check) -> Sta
     if check.state_sha256 is None:
         raise StateUnreadable("the check has no stored state: check the source again")
     raw_file = ports.files.local(state_path(check.dataset_id, check.state_sha256))
-    raw = open_state(raw_file, check.file_name, gathered.dataset)
+    raw = ports.open_state(raw_file, check.file_name, gathered.dataset)
     current = gathered.current
     return read_state(
-        raw, gathered.dataset, current and current.schema, current.known_columns if current else (), tables
+        raw, gathered.dataset, current.schema if current else None, current.known_columns if current else (), tables
     )
 
 
@@ -197,7 +195,7 @@ def _facts(
 ) -> Facts:
     return Facts(
         rows=state.rows,
-        previous_rows=current and current.row_count,
+        previous_rows=current.row_count if current else None,
         added=matched.counts.added,
         changed=matched.counts.changed,
         removed=matched.counts.removed,

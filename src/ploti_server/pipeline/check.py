@@ -60,6 +60,15 @@ def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
     return check
 
 
+def own_state(ports: Ports, dataset_id: str, fetched_at: datetime | None) -> GivenState:
+    """Give the state that a dataset's own source has now; raises `CheckRefused` where it is no readable file."""
+    with ports.store.read() as records:
+        dataset = _known(records, dataset_id)
+    if public_source(dataset) is not None:
+        raise CheckRefused(f"{dataset_id} is read from an address: download it and give the file with --state")
+    return GivenState(Path(dataset.source.url), fetched_at)
+
+
 def public_source(dataset: Dataset) -> str | None:
     """Give the source's address where it is http(s); a local path is never shown (D10.5)."""
     url = dataset.source.url

@@ -63,7 +63,7 @@ def _put_outcome(records: Records, check: Check, ended: Ended, current: Version 
             records.versions.put(replace(version, status=VersionStatus.WAITING))
         case "unchanged" | "failed":
             records.versions.drop(check.dataset_id, version.number)
-            number = current and current.number
+            number = current.number if current else None
             if ended.outcome == "unchanged" and "open" not in ended.facts:
                 _supersede_held(records, check.dataset_id, None)
     finished = replace(

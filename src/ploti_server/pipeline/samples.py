@@ -45,7 +45,9 @@ def _query(held: Version, base: Version | None, rules: list[str], *, has_rejects
             same = " AND ".join(f"h.{quoted(column)} = d.{quoted(column)}" for column in key)
             doubled = f"SELECT {keys} FROM held GROUP BY {keys} HAVING count(*) > 1"
             ahead = f"h.{', h.'.join(quoted(column) for column in shown)}"
-            return f"SELECT {ahead} FROM held h JOIN ({doubled}) d ON {same} ORDER BY h.{quoted(RECORD_ID)} ASC NULLS LAST"
+            return (
+                f"SELECT {ahead} FROM held h JOIN ({doubled}) d ON {same} ORDER BY h.{quoted(RECORD_ID)} ASC NULLS LAST"
+            )
         case "null_key":
             null = " OR ".join(f"{quoted(column)} IS NULL" for column in key)
             return f"{_select(shown)} FROM held WHERE {null} ORDER BY {RECORD_ID} ASC NULLS LAST"

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from ploti.contract import resources
 from ploti.contract.digest import Digest
-from ploti.contract.files import GEOMETRY, JSON_TYPE, PARQUET_TYPE, RECORD_ID, FileKind
+from ploti.contract.files import GEOMETRY, JSON_TYPE, PARQUET_TYPE, RECORD_ID
 from ploti_server.domain.datasets import License
 from ploti_server.domain.states import StateRead
 from ploti_server.domain.versions import StoredFile, Version
@@ -20,6 +20,7 @@ from ploti_server.ports import Ports, Tables
 from ploti_server.rows.envelope import Envelope, arrow_schema, with_envelope
 from ploti_server.rows.geoparquet import WrittenPart, write_parts
 
+WrittenKind = Literal["snapshot", "changes", "backfill"]
 SNAPSHOT_ORDER = {True: "_hilbert ASC NULLS LAST, ", False: ""}
 
 
@@ -77,7 +78,7 @@ def _with_files(version: Version, files: list[StoredFile], staff: list[WrittenPa
     return replace(version, files=tuple(files), staff_files=tuple(_stored(part) for part in staff))
 
 
-def _tables_to_write(tables: Tables, built: Built) -> Iterator[tuple[FileKind, Iterator[pa.RecordBatch]]]:
+def _tables_to_write(tables: Tables, built: Built) -> Iterator[tuple[WrittenKind, Iterator[pa.RecordBatch]]]:
     shapes = SNAPSHOT_ORDER[built.geometry_type is not None]
     yield "snapshot", tables.query(f"SELECT * FROM snapshot_rows ORDER BY {shapes}{RECORD_ID} ASC NULLS LAST")
     if built.version.resync_reason is None:
@@ -89,11 +90,11 @@ def _tables_to_write(tables: Tables, built: Built) -> Iterator[tuple[FileKind, I
             yield "backfill", tables.query(f"SELECT * FROM backfill_rows ORDER BY {RECORD_ID} ASC NULLS LAST")
 
 
-def _write(built: Built, kind: FileKind, batches: Iterator[pa.RecordBatch], folder: Path) -> tuple[WrittenPart, ...]:
+def _write(built: Built, kind: WrittenKind, batches: Iterator[pa.RecordBatch], folder: Path) -> tuple[WrittenPart, ...]:
     if kind == "backfill":
         added = tuple(c for c in built.version.schema.columns if c.name in built.backfill_columns)
         schema = arrow_schema(replace(built.version.schema, columns=added), kind)
-        rows = (batch.select(schema.names).cast(schema) for batch in batches)
+        rows: Iterator[pa.RecordBatch] = (batch.select(schema.names).cast(schema) for batch in batches)
         geometry_type = built.geometry_type if GEOMETRY in built.backfill_columns else None
     else:
         schema = arrow_schema(built.version.schema, kind)
@@ -152,7 +153,7 @@ def schema_resource(version: Version, origin: Version, license_: License | None)
         "firstVersion": origin.number,
         "keyColumns": list(version.schema.key_columns),
         "columns": [wire_column(column) for column in version.schema.columns],
-        "changeFromPrevious": change and wire_schema_change(change),
+        "changeFromPrevious": wire_schema_change(change) if change else None,
         "license": wire_license(license_),
     }
 
@@ -165,11 +166,11 @@ def _manifest_document(built: Built, files: list[StoredFile]) -> bytes:
         "previousVersion": version.previous_version,
         "schemaVersion": version.schema_version,
         "rowCount": version.row_count,
-        "counts": version.counts and wire_counts(version.counts),
+        "counts": wire_counts(version.counts) if version.counts else None,
         "resyncRequired": version.resync_reason is not None,
         "recordIdsChanged": version.record_ids_changed,
         "sourceUrl": version.source_url,
-        "fetchedAt": version.fetched_at and wire_time(version.fetched_at),
+        "fetchedAt": wire_time(version.fetched_at) if version.fetched_at else None,
         "files": [_manifest_file(file) for file in files],
         "attachments": [],
         "constants": {} if version.resync_reason else built.constants,

@@ -1,0 +1,128 @@
+"""`ploti-server check` and `work`: states in, versions out."""
+
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ploti_server import worker
+from ploti_server.cli.home import ports_of
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
+from ploti_server.domain.checks import Check
+from ploti_server.pipeline.check import GivenState, own_state, take_state
+from ploti_server.pipeline.history import history_states
+from ploti_server.pipeline.schedule import due_datasets
+from ploti_server.ports import Ports
+
+
+def check(
+    dataset: str | None = None,
+    *,
+    state: Annotated[Path | None, Parameter(help="A file with the state, instead of the source itself.")] = None,
+    history: Annotated[
+        str | None, Parameter(help="A folder of numbered states, or REPO:PATH of a file in a git repository.")
+    ] = None,
+    at: Annotated[str | None, Parameter(help="When the state was read, like 2026-10-18T06:00:00Z.")] = None,
+    all_due: Annotated[bool, Parameter(name="--all-due", negative="", help="Check every dataset that is due.")] = False,
+    common: Common = COMMON,
+) -> int:
+    """Read a state of a dataset's source and build its next version; exit code 1 where one could not be read."""
+    _require_one_way(dataset, state, history, at, all_due=all_due)
+    ports = ports_of(common)
+    told = []
+    with tempfile.TemporaryDirectory() as scratch:
+        if dataset is None:
+            states = ((due, own_state(ports, due, None)) for due in due_datasets(ports))
+        elif history is not None:
+            states = _past(ports, dataset, history, Path(scratch))
+        else:
+            given_one = own_state(ports, dataset, _moment(at)) if state is None else GivenState(state, _moment(at))
+            states = iter([(dataset, given_one)])
+        for name, given in states:
+            done = worker.work_through(ports, worker.new_owner(), take_state(ports, name, given).id)
+            told.append(_told(done))
+            if not common.as_json:
+                say(_line(done, given))
+    if common.as_json:
+        show(common, told if history or all_due else told[0])
+    elif not told:
+        say("nothing is due")
+    return 1 if any(one["outcome"] == "failed" for one in told) else 0
+
+
+def work(
+    *,
+    once: Annotated[bool, Parameter(name="--once", negative="", help="Do what is due now, then stop.")] = False,
+    common: Common = COMMON,
+) -> int:
+    """Do the due work until stopped."""
+    ports = ports_of(common)
+    if once:
+        owner = worker.new_owner()
+        while (done := worker.work_one(ports, owner)) is not None:
+            show(common, _told(done)) if common.as_json else say(_line(done, None))
+        return 0
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    worker.run(ports, stop)
+    return 0
+
+
+def _require_one_way(
+    dataset: str | None, state: Path | None, history: str | None, at: str | None, *, all_due: bool
+) -> None:
+    if all_due == (dataset is not None):
+        raise CommandRefused("name one dataset, or give --all-due")
+    if all_due and (state or history or at):
+        raise CommandRefused("--all-due reads the sources themselves: leave out --state, --history and --at")
+    if history and (state or at):
+        raise CommandRefused("--history brings its own states and times: leave out --state and --at")
+
+
+def _moment(at: str | None) -> datetime | None:
+    if at is None:
+        return None
+    try:
+        read = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise CommandRefused(f"--at: '{at}' is not a time like 2026-10-18T06:00:00Z or 2026-10-18") from error
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _past(ports: Ports, dataset: str, history: str, scratch: Path) -> Iterator[tuple[str, GivenState]]:
+    with ports.store.read() as records:
+        last = records.catalog.refresh(dataset).last_checked_at
+    for given in history_states(history, last, scratch):
+        yield dataset, given
+
+
+def _told(done: Check) -> dict[str, Any]:
+    return {
+        "dataset": done.dataset_id,
+        "outcome": done.outcome,
+        "version": done.version,
+        "reason": done.reason,
+        "facts": done.facts,
+    }
+
+
+def _line(done: Check, given: GivenState | None) -> str:
+    named = f"{done.dataset_id} {given.file.name}: " if given else f"{done.dataset_id}: "
+    facts = done.facts
+    match done.outcome:
+        case "released" | "held":
+            rows = f"{facts['rows']} rows, +{facts['added']} ~{facts['changed']} -{facts['removed']}"
+            held = (
+                f" ({done.reason}; see `ploti-server holds show {done.dataset_id}`)" if done.outcome == "held" else ""
+            )
+            return f"{named}{done.outcome} version {done.version}, {rows}{held}"
+        case "failed":
+            return f"{named}failed: {done.reason}"
+        case _:
+            return f"{named}{done.outcome}"

@@ -1,0 +1,105 @@
+"""`ploti-server holds`: the versions that wait for a person, why, and how the waiting ends (D6.3)."""
+
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from ploti_server.cli.home import ports_of
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
+from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.domain.wire import wire_schema_change, wire_time
+from ploti_server.pipeline.release import discard_held, release_held
+from ploti_server.pipeline.samples import sample_rows
+from ploti_server.ports import Ports
+
+holds = App(name="holds", help="List, show, release and discard held versions.")
+Note = Annotated[str | None, Parameter(help="Why, kept with the version.")]
+MEASURED = ("rows", "previous_rows", "added", "changed", "removed", "duplicate_keys", "null_keys", "rejected_rows")
+
+
+@holds.command(name="list")
+def list_holds(*, common: Common = COMMON) -> int:
+    """List the held versions of all datasets."""
+    with ports_of(common).store.read() as records:
+        held = records.versions.in_status(None, [VersionStatus.HELD])
+    show(common, [_row(version) for version in held], "holds")
+    return 0
+
+
+@holds.command(name="show")
+def show_hold(dataset: str, *, common: Common = COMMON) -> int:
+    """Show why a dataset's version is held: facts, limits, the columns that changed, sample rows."""
+    ports = ports_of(common)
+    version = _held(ports, dataset)
+    shown = _row(version) | {
+        "facts": {name: version.facts[name] for name in MEASURED if name in version.facts},
+        "holds": version.facts["holds"],
+        "schemaChange": version.schema_change and wire_schema_change(version.schema_change),
+        "sampleRows": [_printable(row) for row in sample_rows(ports, version)],
+    }
+    if common.as_json:
+        show(common, shown)
+        return 0
+    change, samples = shown.pop("schemaChange"), shown.pop("sampleRows")
+    rules, facts = shown.pop("holds"), shown.pop("facts")
+    show(common, shown | facts)
+    say("")
+    show(common, rules, "rules")
+    if change:
+        say("")
+        show(common, _changed_columns(change), "changed columns")
+    say("\nsample rows")
+    show(common, samples, "sample rows")
+    say(f"\nrelease it: ploti-server holds release {dataset}    drop it: ploti-server holds discard {dataset}")
+    return 0
+
+
+@holds.command
+def release(dataset: str, *, note: Note = None, common: Common = COMMON) -> int:
+    """Release a dataset's held version to its subscribers."""
+    version = release_held(ports_of(common), dataset, note)
+    show(common, {"dataset": dataset, "version": version.number, "outcome": "released"})
+    return 0
+
+
+@holds.command
+def discard(dataset: str, *, note: Note = None, common: Common = COMMON) -> int:
+    """Discard a dataset's held version; subscribers keep the one they have."""
+    version = discard_held(ports_of(common), dataset, note)
+    show(common, {"dataset": dataset, "version": version.number, "outcome": "discarded"})
+    return 0
+
+
+def _held(ports: Ports, dataset: str) -> Version:
+    with ports.store.read() as records:
+        held = records.versions.in_status(dataset, [VersionStatus.HELD])
+    if not held:
+        raise CommandRefused(f"no version of {dataset} is held: see `ploti-server holds list`")
+    return held[-1]
+
+
+def _row(version: Version) -> dict[str, Any]:
+    return {
+        "dataset": version.dataset_id,
+        "version": version.number,
+        "reason": version.reasons[0],
+        "reasons": list(version.reasons),
+        "since": version.built_at and wire_time(version.built_at),
+        "current": version.base,
+    }
+
+
+def _changed_columns(change: Any) -> list[dict[str, Any]]:
+    rows = [{"column": c["name"], "change": "added", "from": None, "to": c["type"]} for c in change["added"]]
+    rows += [{"column": name, "change": "removed", "from": None, "to": None} for name in change["removed"]]
+    rows += [{"column": r["name"], "change": "retyped", "from": r["from"], "to": r["to"]} for r in change["retyped"]]
+    if change["keyColumnsChanged"]:
+        rows.append({"column": "key columns", "change": "changed", "from": None, "to": None})
+    return rows
+
+
+def _printable(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+        for name, value in row.items()
+    }
