@@ -4,6 +4,8 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
+from ploti_server.api.documented import error_schemas
+
 _PUBLIC_TAG: Final = "Files"
 _NEVER_SENT: Final = "422"
 _UNUSED: Final = ("HTTPValidationError", "ValidationError")
@@ -20,8 +22,10 @@ class Api(FastAPI):
                 for operation in operations.values():
                     _correct(operation)
             components = described.setdefault("components", {})
+            schemas = components.setdefault("schemas", {})
+            schemas.update(error_schemas())
             for name in _UNUSED:
-                components.get("schemas", {}).pop(name, None)
+                schemas.pop(name, None)
             components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "An API key."}}
             self.openapi_schema = described
         return self.openapi_schema

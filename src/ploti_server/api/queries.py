@@ -107,7 +107,10 @@ PlainNumber = BeforeValidator(_plain_number)
 def _plain_moment(value: Any) -> Any:
     if not isinstance(value, str) or not _MOMENT.fullmatch(value):
         raise ValueError("has to be a moment like 2026-10-18T06:12:40Z (write + as %2B)")
-    return datetime.fromisoformat(value).astimezone(UTC)
+    try:
+        return datetime.fromisoformat(value).astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside the years 1 to 9999") from None
 
 
 PlainMoment = BeforeValidator(_plain_moment)
