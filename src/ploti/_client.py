@@ -89,6 +89,8 @@ def stored_login(path: Path) -> dict[str, str]:
         found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
+    except OSError as problem:
+        raise FixRequest(f"{path} cannot be read: {problem.strerror}.", code="invalid_input") from problem
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("url", "key")):

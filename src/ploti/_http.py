@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx2
 
-from ploti._signing import authorization
+from ploti._signing import authorization, origin
 from ploti.errors import BadAnswer, FixRequest, LinkExpired, NoAnswer, NotAllowed, PlotiError, RetryLater, error_kind
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -89,7 +88,7 @@ class Http:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.base_url = _checked_base(base_url)
-        self._api_key = api_key
+        self._api_key = _checked_key(api_key)
         self._retries, self._sleep, self._clock = retries or Retries(), sleep, clock
         if not 0 < timeout <= _TIMEOUT_MOST:
             raise FixRequest(f"Give a timeout of at most {_TIMEOUT_MOST:.0f} seconds.", code="invalid_input")
@@ -97,7 +96,7 @@ class Http:
             timeout=timeout,
             transport=transport,
             follow_redirects=False,
-            trust_env=urlsplit(self.base_url).hostname not in _LOOPBACK,
+            trust_env=origin(self.base_url)[1] not in _LOOPBACK,
             headers={"user-agent": "ploti-python"},
         )
 
@@ -206,12 +205,28 @@ class Http:
 
 
 def _checked_base(base_url: str) -> str:
-    parts = urlsplit(base_url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise FixRequest(
-            "Give the API's address as http(s)://host[:port], for example in PLOTI_API_URL.", code="invalid_input"
-        )
+    """Give an API address without a trailing slash; raises FixRequest for one that cannot be called."""
+    base_url = base_url.strip()
+    try:
+        parts = httpx2.URL(base_url)
+        good = parts.scheme in {"http", "https"} and bool(parts.host) and not re.search(r"\s", base_url)
+        bare = not (parts.query or parts.fragment or parts.userinfo)
+        origin(base_url)
+    except (httpx2.InvalidURL, ValueError):
+        good = bare = False
+    if not (good and bare):
+        message = "Give the API's address as http(s)://host[:port], for example in PLOTI_API_URL."
+        raise FixRequest(message, code="invalid_input")
     return base_url.rstrip("/")
+
+
+def _checked_key(api_key: str | None) -> str | None:
+    """Give a key without outer white space; raises NotAllowed for one that no header can carry."""
+    key = api_key.strip() if api_key is not None else None
+    if key is not None and not re.fullmatch("[!-~]+", key):
+        message = "The API key is empty or has characters that no key has: check PLOTI_API_KEY, or run `ploti login`."
+        raise NotAllowed(message, code="unauthenticated")
+    return key
 
 
 def _origin(url: httpx2.URL) -> str:
@@ -228,12 +243,12 @@ def _query_texts(query: Query) -> dict[str, str]:
     }
 
 
-def _whole(response: httpx2.Response) -> bytes:
+def _whole(response: httpx2.Response, most: int = _ANSWER_BYTES_MOST) -> bytes:
     """Read an answer whole; raises BadAnswer beyond the size that any answer has."""
     content = bytearray()
     for chunk in response.iter_bytes():
         content += chunk
-        if len(content) > _ANSWER_BYTES_MOST:
+        if len(content) > most:
             raise BadAnswer("The answer does not end: check the API's address.", code="bad_answer")
     return bytes(content)
 
@@ -241,7 +256,7 @@ def _whole(response: httpx2.Response) -> bytes:
 def _json_object(response: httpx2.Response, content: bytes) -> dict[str, Any]:
     try:
         value = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         message = f"{_origin(response.url)} does not answer as the API does: check the address."
@@ -254,7 +269,7 @@ def _refusal(response: httpx2.Response, content: bytes, now: datetime) -> PlotiE
     try:
         error = json.loads(content)["error"]
         code, message, field = str(error["code"]), str(error["message"]), error.get("field")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         code, field = None, None
         message = f"{_origin(response.url)} answered {response.status_code} without an error of the API."
     return error_kind(code, response.status_code)(

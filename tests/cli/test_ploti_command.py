@@ -179,12 +179,11 @@ def test_what_fails_is_one_line_or_one_object(fake, capsys, line, code, error):
         assert shown.err == ""
 
 
-def test_no_answer_names_the_address(fake, capsys, monkeypatch):
-    monkeypatch.setenv("PLOTI_API_URL", "http://127.0.0.1:9/no-such-server")
-    fake.revoke_key(fake.api_key)
+def test_without_a_key_the_way_to_one_is_told(fake, capsys, monkeypatch):
     monkeypatch.delenv("PLOTI_API_KEY")
     assert ploti("topics") == 1
     assert "ploti login" in capsys.readouterr().err
+    assert fake.requests == []
 
 
 def shell(line, **kwargs):
@@ -206,6 +205,20 @@ def test_login_tries_the_key_then_stores_it(fake, tmp_path, monkeypatch):
         assert stat.S_IMODE(stored.stat().st_mode) == 0o600
     monkeypatch.delenv("PLOTI_API_URL")
     assert "development-activity" in shell("topics").stdout
+
+
+def test_a_login_that_cannot_be_stored_is_one_line(fake, tmp_path):
+    (tmp_path / "ploti").write_text("a file where the folder would be")
+    done = shell("login", input=fake.api_key + "\n")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+
+
+def test_a_server_that_is_not_there_is_told_soon(fake, capsys, monkeypatch):
+    monkeypatch.setenv("PLOTI_API_URL", "http://127.0.0.1:9")
+    started = time.monotonic()
+    assert ploti("topics") == 1
+    assert "http://127.0.0.1:9" in capsys.readouterr().err
+    assert time.monotonic() - started < 5
 
 
 def test_ctrl_c_stops_without_a_traceback(fake):

@@ -2,12 +2,13 @@
 
 from datetime import UTC, datetime
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ploti
-from ploti._http import Http, Retries, retry_after_seconds
+from ploti._http import Http, Retries, _whole, retry_after_seconds
 from ploti.contract.errors import ERROR_STATUS
 from ploti.errors import ERROR_KINDS, error_kind
 
@@ -219,7 +220,21 @@ def test_a_server_that_is_not_there_is_named():
         client.topics.list()
 
 
-@pytest.mark.parametrize("bad", ["127.0.0.1:8731", "ftp://host", "http://", "https://user:pass@host", "http://h?x=1"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "127.0.0.1:8731",
+        "ftp://host",
+        "http://",
+        "https://user:pass@host",
+        "http://h?x=1",
+        "http://h:99999",
+        "http://h:port",
+        "http://ex ample",
+        "http://[::1",
+        "http://h/a b",
+    ],
+)
 def test_an_address_that_is_none_is_refused(bad):
     with pytest.raises(ploti.FixRequest, match="PLOTI_API_URL"):
         ploti.Client("k", bad)
@@ -266,3 +281,28 @@ def test_the_wait_asked_for_is_kept(fake):
     fake.fail_next("/v1/topics", 429, headers={"retry-after": "17"})
     assert http.get("/v1/topics")["topics"]
     assert waits == [17.0]
+
+
+@pytest.mark.parametrize("bad", ["schlüssel", "two words", "line\nbreak", "   ", "\x00"])
+def test_a_key_that_no_header_can_carry_is_told(bad):
+    with pytest.raises(ploti.NotAllowed, match="PLOTI_API_KEY"):
+        ploti.Client(bad, "http://h")
+
+
+def test_a_key_is_freed_of_white_space(fake):
+    with ploti.Client(f" {fake.api_key}\n", fake.base_url, transport=fake.transport) as client:
+        assert client.topics.list()["topics"]
+
+
+def test_an_answer_that_does_not_end_is_given_up():
+    """Security check 44."""
+    with pytest.raises(ploti.BadAnswer, match="does not end"):
+        _whole(httpx2.Response(200, content=b"x" * 11), most=10)
+    assert _whole(httpx2.Response(200, content=b"x" * 10), most=10) == b"x" * 10
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_nested_without_end_is_told(client, fake, status):
+    fake.fail_next("/v1/topics", status, times=9, body=b"[" * 100_000)
+    with pytest.raises(ploti.BadAnswer if status == 200 else ploti.RetryLater):
+        client.topics.list()

@@ -75,3 +75,9 @@ def test_every_public_name_is_there(run_python):
 def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="webhook_things"):
         ploti.webhook_things  # noqa: B018
+
+
+def test_a_login_that_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "login.json").mkdir()
+    with pytest.raises(ploti.FixRequest, match=r"login\.json cannot be read"):
+        stored_login(tmp_path / "login.json")

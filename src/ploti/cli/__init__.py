@@ -39,6 +39,12 @@ def run(tokens: Sequence[str]) -> int:
         told = {"code": problem.code, "message": problem.message}
         show_error(f"Error: {problem}", {**told, "field": problem.field, "requestId": problem.request_id}, as_json)
         return REFUSED
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        message = f"{problem.strerror or problem}{f': {problem.filename}' if problem.filename else ''}."
+        show_error(f"Error: {message}", {"code": "system_error", "message": message}, as_json)
+        return REFUSED
     except KeyboardInterrupt:
         show_error("Stopped.", {"code": "stopped", "message": "Stopped."}, as_json)
         return STOPPED

@@ -5,7 +5,7 @@ from typing import Literal
 
 from cyclopts import App
 
-import ploti
+from ploti.cli.connect import connect
 from ploti.cli.show import (
     AsJson,
     byte_size,
@@ -58,7 +58,7 @@ def list_datasets(
     cursor
         Where to go on, as the page before said.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.datasets.list(
             place=place,
             topic=topic,
@@ -93,7 +93,7 @@ def get_dataset(dataset: str, /, *, json: AsJson = False) -> None:
     dataset
         Id of the dataset.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.datasets.get(dataset)
     present(answer, json, _show_dataset)
 
@@ -134,7 +134,7 @@ def dataset_schema(dataset: str, /, *, version: int | None = None, json: AsJson 
     version
         As of this version instead of the current one.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.datasets.schema(dataset, version)
     present(answer, json, _show_schema)
 
@@ -177,7 +177,7 @@ def list_versions(
     cursor
         Where to go on, as the page before said.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.datasets.versions.list(dataset, after=after, order=order, limit=limit, cursor=cursor)
     present(answer, json, _show_versions)
 
@@ -209,7 +209,7 @@ def get_version(dataset: str, version: int, /, *, json: AsJson = False) -> None:
     version
         Number of the version.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.datasets.versions.get(dataset, version)
     present(answer, json, _show_version)
 

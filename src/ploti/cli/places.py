@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-import ploti
+from ploti.cli.connect import connect
 from ploti.cli.show import AsJson, present, show_table
 from ploti.contract.resources import PlaceKind, PlaceList, TopicList
 
@@ -26,7 +26,7 @@ def list_places(
     deliverable
         Count only datasets that are delivered.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.places.list(state=state, kind=kind, deliverable=deliverable or None)
     present(answer, json, _show_places)
 
@@ -40,7 +40,7 @@ def _show_places(answer: PlaceList) -> None:
 @topics.command(name="list")
 def list_topics(*, json: AsJson = False) -> None:
     """List the topics that datasets are filed under."""
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.topics.list()
     present(answer, json, _show_topics)
 

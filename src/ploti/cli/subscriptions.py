@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-import ploti
+from ploti.cli.connect import connect
 from ploti.cli.show import (
     AsJson,
     Names,
@@ -42,7 +42,7 @@ def create_subscription(
     dataset_ids
         These datasets besides.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.subscriptions.create(
             name, places=split_names(places), topics=split_names(topics), dataset_ids=split_names(dataset_ids)
         )
@@ -60,7 +60,7 @@ def list_subscriptions(*, limit: int | None = None, cursor: str | None = None, j
     cursor
         Where to go on, as the page before said.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.subscriptions.list(limit=limit, cursor=cursor)
     present(answer, json, _show_subscriptions)
 
@@ -83,7 +83,7 @@ def get_subscription(subscription: str, /, *, json: AsJson = False) -> None:
     subscription
         Id of the subscription.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.subscriptions.get(subscription)
     present(answer, json, _show_subscription)
 
@@ -112,7 +112,7 @@ def delete_subscription(subscription: str, /, *, json: AsJson = False) -> None:
     subscription
         Id of the subscription.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.subscriptions.delete(subscription)
     present(answer, json, lambda _: print(f"Deleted {subscription}."))
 
@@ -140,7 +140,7 @@ def subscription_manifest(
     cursor
         Where to go on, as the page before said.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.subscriptions.manifest(subscription, as_of=as_of, limit=limit, cursor=cursor)
     present(answer, json, _show_manifest)
 
@@ -182,7 +182,7 @@ def subscription_events(
         Only these types, like updated,removed.
     """
     wanted = [name if "." in name else f"feed.dataset.{name}" for name in split_names(types)]
-    with ploti.Client() as client:
+    with connect() as client:
         answer = client.feeds.subscriptions.events(subscription, cursor=cursor, limit=limit, types=wanted or None)
     present(answer, json, _show_events)
 
