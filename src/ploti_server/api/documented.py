@@ -48,3 +48,10 @@ def file_answers() -> dict[int | str, dict[str, Any]]:
         404: {"description": "`not_found`: the file is gone.", **_REFUSED},
         416: {"description": "`range_not_satisfiable`.", **_REFUSED},
     }
+
+
+def file_parameters() -> list[dict[str, Any]]:
+    """Describe what a file's link is made of; a link is used as it was given."""
+    text = {"required": True, "schema": {"type": "string"}}
+    query = [{"name": name, "in": "query", **text} for name in ("expires", "filename", "type", "signature")]
+    return [{"name": "path", "in": "path", **text}, *query]

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ploti_server.adapters.links import PREFIX, SignedTarget
 from ploti_server.api.answers import refusal
-from ploti_server.api.documented import file_answers
+from ploti_server.api.documented import file_answers, file_parameters
 from ploti_server.api.links import Context
 from ploti_server.domain.access import Refused
 
@@ -54,7 +54,10 @@ def file_routes(context: Context) -> APIRouter:
         return Response(status_code=204, headers=_PREFLIGHT)
 
     address = PREFIX + "{path:path}"
-    router.add_api_route(address, download, methods=["GET"], responses=file_answers(), response_model=None)
+    described = {"parameters": file_parameters()}
+    router.add_api_route(
+        address, download, methods=["GET"], responses=file_answers(), response_model=None, openapi_extra=described
+    )
     router.add_api_route(address, download, methods=["HEAD"], response_model=None, include_in_schema=False)
     router.add_api_route(address, preflight, methods=["OPTIONS"], response_model=None, include_in_schema=False)
     return router
