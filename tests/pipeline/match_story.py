@@ -32,15 +32,8 @@ ARROW = {
 def columns(types, volatile=(), kind=None):
     """Make delivered columns from names and types."""
     return tuple(
-        Column(
-            n,
-            t,
-            True,
-            n,
-            volatile=n in volatile,
-            geometry_type=(kind or {}).get(n, "Point" if t == "geometry" else None),
-        )
-        for n, t in types.items()
+        Column(name, type_, True, name, volatile=name in volatile, geometry_type=_kind(type_, kind))
+        for name, type_ in types.items()
     )
 
 

@@ -1,4 +1,4 @@
-"""Whatever a history holds: changes lead from one version to the next (I3), ids stay (I7), row order decides nothing."""
+"""Whatever a history holds: changes lead from version to version (I3), ids stay (I7), row order decides nothing."""
 
 import tempfile
 from datetime import UTC, date, datetime

@@ -74,7 +74,9 @@ def _key_facts(tables: Tables, state: Side) -> KeyFacts:
     if not key:
         return KeyFacts()
     tables.keep("repeated_new", match.repeated_keys("new", key))
-    duplicate = tables.one("SELECT CAST(COALESCE(SUM(r._rows), 0) AS BIGINT) AS found FROM repeated_new r")["found"]
+    duplicate = tables.one("SELECT CAST(COALESCE(SUM(r._ploti_rows), 0) AS BIGINT) AS found FROM repeated_new r")[
+        "found"
+    ]
     null = tables.one(match.null_keys("new", key))["found"] if any(state.nulls.get(name) for name in key) else 0
     return KeyFacts(null, duplicate)
 
@@ -179,18 +181,18 @@ def _by_content(search: Search, found: Found, name: str, old: str, new: str) -> 
     hashes = (f"{name}_hash_old", f"{name}_hash_new")
     tables.keep(f"{name}_repeated", match.repeated_content(*hashes))
     tables.keep(f"{name}_single", match.pairs_by_single_content(*hashes, f"{name}_repeated"))
-    tables.keep(
-        f"{name}_multiple",
-        match.pairs_by_repeated_content(
-            (old, hashes[0]),
-            (new, hashes[1]),
-            f"{name}_repeated",
-            tuple(own_types(search.old.schema)) if search.old else (),
-            tuple(own_types(search.new.schema)),
-        ),
-    )
+    tables.keep(f"{name}_multiple", _repeated_pairs(search, name, old, new))
     tables.keep(name, match.all_pairs([f"{name}_single", f"{name}_multiple"]))
     return take(search, found, "content", name)
+
+
+def _repeated_pairs(search: Search, name: str, old: str, new: str) -> str:
+    repeated, hashes = f"{name}_repeated", (f"{name}_hash_old", f"{name}_hash_new")
+    if search.old is None or not search.count(repeated):
+        return match.all_pairs(())
+    search.tables.keep(f"{name}_entries", ledger.latest(match.records_of_content(hashes[0], repeated)))
+    orders = tuple(own_types(search.old.schema)), tuple(own_types(search.new.schema))
+    return match.pairs_by_repeated_content((old, hashes[0], f"{name}_entries"), (new, hashes[1]), repeated, orders)
 
 
 def _by_lone_content(search: Search, found: Found) -> Found:
@@ -240,8 +242,9 @@ def _by_shape(search: Search, found: Found) -> Found:
         ("left_old_rows", "left_new_rows"),
     )
     tables.map_batches("shape_same", shape_pairs.same_pairs(tables.query(near), PAIRS_SCHEMA), PAIRS_SCHEMA)
+    tables.keep("shape_entries", ledger.latest(f"SELECT DISTINCT s.{RECORD_ID} FROM shape_same s"))
     order = match.columns_in_order("t", tuple(own_types(search.new.schema)))
-    assigning = tables.query(shape_pairs.in_assigning_order("shape_same", "left_new_rows", order))
+    assigning = tables.query(shape_pairs.in_assigning_order("shape_same", "shape_entries", "left_new_rows", order))
     tables.map_batches("by_shape", shape_pairs.one_to_one(assigning, PAIRS_SCHEMA), PAIRS_SCHEMA)
     compared = f"SELECT p.{ROW}, p.{RECORD_ID}, 'content' AS _match, {NO_SCORE} AS _score FROM by_shape p"
     return take(search, found, "content", "by_shape", compared=compared)

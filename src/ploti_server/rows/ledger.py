@@ -89,7 +89,7 @@ def usable_rows(table: str, key: Sequence[str]) -> str:
     whole = " AND ".join(f"t.{quoted(name)} IS NOT NULL" for name in key)
     return (
         f"SELECT t.{ROW}, {columns_of('t', key)} FROM {table} t"
-        f" LEFT JOIN repeated_new r ON {all_equal('t', 'r', key)} WHERE r._rows IS NULL AND {whole}"
+        f" LEFT JOIN repeated_new r ON {all_equal('t', 'r', key)} WHERE r._ploti_rows IS NULL AND {whole}"
     )
 
 
@@ -100,13 +100,13 @@ def own_rows(table: str, own: Sequence[str], chosen: str | None) -> str:
 
 
 def removed_rows(removed: str, own: Sequence[str], key: Sequence[str]) -> str:
-    """Give id and own columns of removed rows; `_usable` tells whether the key was whole and unique in `old`."""
+    """Give id and own columns of removed rows; `_ploti_usable` tells whether the key was whole and unique in `old`."""
     usable, join = "FALSE", ""
     if key:
-        usable = " AND ".join([*(f"o.{quoted(name)} IS NOT NULL" for name in key), "r._rows IS NULL"])
+        usable = " AND ".join([*(f"o.{quoted(name)} IS NOT NULL" for name in key), "r._ploti_rows IS NULL"])
         join = f" LEFT JOIN repeated_removed r ON {all_equal('o', 'r', key)}"
     return (
-        f"SELECT o.{RECORD_ID}, {usable} AS _usable, {columns_of('o', own)} FROM old o"
+        f"SELECT o.{RECORD_ID}, {usable} AS _ploti_usable, {columns_of('o', own)} FROM old o"
         f" JOIN {removed} d ON o.{RECORD_ID} = d.{RECORD_ID}{join}"
     )
 
@@ -188,11 +188,11 @@ def content_hashes(batch: pa.RecordBatch, own: Mapping[str, ColumnType]) -> list
 def removed_identities(
     batches: Iterable[pa.RecordBatch], own: Mapping[str, ColumnType], key: Mapping[str, ColumnType]
 ) -> Iterator[pa.RecordBatch]:
-    """Give id, key text and content hash of removed rows; `_usable` tells whether a row's key was whole and unique."""
+    """Give id, key text and content hash of removed rows; a key text where `_ploti_usable` says so."""
     for batch in batches:
         for part in slices(batch):
             nothing = pa.scalar(None, pa.large_string())
-            texts = _compute.if_else(part.column("_usable"), key_texts(part, key), nothing) if key else None
+            texts = _compute.if_else(part.column("_ploti_usable"), key_texts(part, key), nothing) if key else None
             columns = [
                 part.column(RECORD_ID),
                 pa.nulls(part.num_rows, pa.string()) if texts is None else texts.cast(pa.string()),

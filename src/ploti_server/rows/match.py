@@ -15,10 +15,15 @@ ROW = "_row"
 
 
 def repeated_keys(table: str, key: Sequence[str]) -> str:
-    """Give the whole keys that more than one row of a table has, with the number of rows in `_rows`."""
+    """Give the whole keys that more than one row of a table has, with the number of rows in `_ploti_rows`."""
     names = columns_of("t", key)
     whole = " AND ".join(f"t.{quoted(name)} IS NOT NULL" for name in key)
-    return f"SELECT {names}, count(*) AS _rows FROM {table} t WHERE {whole} GROUP BY {names} HAVING count(*) > 1"
+    return f"SELECT {names}, count(*) AS _ploti_rows FROM {table} t WHERE {whole} GROUP BY {names} HAVING count(*) > 1"
+
+
+def repeated_rows(repeated: str) -> str:
+    """Count the rows that share their key with another."""
+    return f"SELECT CAST(COALESCE(SUM(r._ploti_rows), 0) AS BIGINT) AS found FROM {repeated} r"
 
 
 def null_keys(table: str, key: Sequence[str]) -> str:
@@ -32,7 +37,7 @@ def pairs_by_key(key: Sequence[str], compared: Sequence[str]) -> str:
     old = _keyed_side("old", "repeated_old", RECORD_ID, key, compared)
     new = _keyed_side("new", "repeated_new", ROW, key, compared)
     return (
-        f"SELECT n.{ROW}, o.{RECORD_ID}, n._hash IS DISTINCT FROM o._hash AS _differs"
+        f"SELECT n.{ROW}, o.{RECORD_ID}, n._ploti_hash IS DISTINCT FROM o._ploti_hash AS _differs"
         f" FROM ({new}) n JOIN ({old}) o ON {all_equal('n', 'o', key)}"
     )
 
@@ -40,8 +45,8 @@ def pairs_by_key(key: Sequence[str], compared: Sequence[str]) -> str:
 def _keyed_side(table: str, repeated: str, label: str, key: Sequence[str], compared: Sequence[str]) -> str:
     hashed = row_hash([f"t.{quoted(name)}" for name in compared])
     return (
-        f"SELECT t.{label}, {columns_of('t', key)}, {hashed} AS _hash FROM {table} t"
-        f" LEFT JOIN {repeated} r ON {all_equal('t', 'r', key)} WHERE r._rows IS NULL"
+        f"SELECT t.{label}, {columns_of('t', key)}, {hashed} AS _ploti_hash FROM {table} t"
+        f" LEFT JOIN {repeated} r ON {all_equal('t', 'r', key)} WHERE r._ploti_rows IS NULL"
     )
 
 
@@ -60,7 +65,7 @@ def unusable_keys(table: str, label: str, repeated: str, key: Sequence[str]) -> 
     nulls = " OR ".join(f"t.{quoted(name)} IS NULL" for name in key)
     return (
         f"SELECT t.{label} FROM {table} t LEFT JOIN {repeated} r ON {all_equal('t', 'r', key)}"
-        f" WHERE r._rows IS NOT NULL OR {nulls}"
+        f" WHERE r._ploti_rows IS NOT NULL OR {nulls}"
     )
 
 
@@ -92,28 +97,36 @@ def pairs_by_single_content(old: str, new: str, repeated: str) -> str:
     )
 
 
-def pairs_by_repeated_content(
-    old: tuple[str, str], new: tuple[str, str], repeated: str, old_order: Sequence[str], new_order: Sequence[str]
-) -> str:
-    """Pair equal rows by ordinal, as a multiset; ordinals follow the whole row, volatile columns too, then the id.
+def records_of_content(hashes: str, repeated: str) -> str:
+    """Give the ids of the old records whose content is repeated."""
+    return f"SELECT h.{RECORD_ID} FROM {hashes} h JOIN {repeated} r ON h._h1 = r._h1 AND h._h2 = r._h2"
 
-    `old` and `new` name the table with the rows and the one with their hashes (D4.2).
+
+def pairs_by_repeated_content(
+    old: tuple[str, str, str], new: tuple[str, str], repeated: str, orders: tuple[Sequence[str], Sequence[str]]
+) -> str:
+    """Pair equal rows by ordinal, as a multiset; ordinals follow the whole row, volatile columns too (D4.2).
+
+    `old` and `new` name the table with the rows and the one with their hashes; for old ones also their ledger entries,
+    so that of equal records the one that came first stays. `orders` are the columns of old and new.
     """
-    old_side = _numbered(old, repeated, RECORD_ID, [*columns_in_order("t", old_order), f"t.{RECORD_ID}"])
-    new_side = _numbered(new, repeated, ROW, columns_in_order("t", new_order))
+    seniority = ["e.first_version", "e.ordinal", f"t.{RECORD_ID}"]
+    joined = f" LEFT JOIN {old[2]} e ON t.{RECORD_ID} = e.{RECORD_ID}"
+    old_side = _numbered(old[:2], repeated, RECORD_ID, [*columns_in_order("t", orders[0]), *seniority], joined)
+    new_side = _numbered(new, repeated, ROW, columns_in_order("t", orders[1]))
     return (
         f"SELECT n.{ROW}, o.{RECORD_ID} FROM ({new_side}) n"
         f" JOIN ({old_side}) o ON n._h1 = o._h1 AND n._h2 = o._h2 AND n._ordinal = o._ordinal"
     )
 
 
-def _numbered(tables: tuple[str, str], repeated: str, label: str, order: Sequence[str]) -> str:
+def _numbered(tables: tuple[str, str], repeated: str, label: str, order: Sequence[str], joined: str = "") -> str:
     rows, hashes = tables
     over = f"PARTITION BY h._h1, h._h2 ORDER BY {total_order(order)}"
     return (
         f"SELECT t.{label}, h._h1, h._h2, row_number() OVER ({over}) AS _ordinal FROM {rows} t"
         f" JOIN {hashes} h ON t.{label} = h.{label}"
-        f" JOIN {repeated} r ON h._h1 = r._h1 AND h._h2 = r._h2"
+        f" JOIN {repeated} r ON h._h1 = r._h1 AND h._h2 = r._h2{joined}"
     )
 
 

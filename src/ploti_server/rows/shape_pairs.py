@@ -70,10 +70,14 @@ def same_pairs(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator
         yield batch.select(schema.names).filter(same).cast(schema)
 
 
-def in_assigning_order(pairs: str, rows: str, order: list[str]) -> str:
-    """Give pairs by old id, then by the new row's values, the order in which they are assigned."""
-    columns = ", ".join(f"{expression} ASC NULLS LAST" for expression in (f"p.{RECORD_ID}", *order))
-    return f"SELECT p.{ROW}, p.{RECORD_ID} FROM {pairs} p JOIN {rows} t ON p.{ROW} = t.{ROW} ORDER BY {columns}"
+def in_assigning_order(pairs: str, entries: str, rows: str, order: list[str]) -> str:
+    """Give pairs in the order in which they are assigned: the record that came first, then the new row's values."""
+    seniority = ("e.first_version", "e.ordinal", f"p.{RECORD_ID}")
+    columns = ", ".join(f"{expression} ASC NULLS LAST" for expression in (*seniority, *order))
+    return (
+        f"SELECT p.{ROW}, p.{RECORD_ID} FROM {pairs} p LEFT JOIN {entries} e ON p.{RECORD_ID} = e.{RECORD_ID}"
+        f" JOIN {rows} t ON p.{ROW} = t.{ROW} ORDER BY {columns}"
+    )
 
 
 def one_to_one(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
