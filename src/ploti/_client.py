@@ -63,7 +63,7 @@ def settings(
     api_key: str | None = None, base_url: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> tuple[str | None, str]:
     """Find the API key and address: arguments, then environment, then the stored login (D11.10)."""
-    url = base_url or environment.get("PLOTI_API_URL")
+    url = (base_url or environment.get("PLOTI_API_URL") or "").strip() or None
     key = api_key or environment.get("PLOTI_API_KEY")
     if key is not None and url is not None:
         return key, url
