@@ -98,10 +98,12 @@ def _edited(row: list, changed: bool) -> list:
 def _row(n: int, seed: int, polygons: bool) -> list:
     mixed = (n * 2654435761 + seed) & 0xFFFFFFFF
     pick = lambda words, shift: words[(mixed >> shift) % len(words)]  # noqa: E731
-    day = lambda shift: f"20{10 + (mixed >> shift) % 16:02d}-{1 + (mixed >> 3) % 12:02d}-{1 + (mixed >> 7) % 28:02d}"  # noqa: E731
+    month_day = f"{1 + (mixed >> 3) % 12:02d}-{1 + (mixed >> 7) % 28:02d}"
+    day = lambda shift: f"20{10 + (mixed >> shift) % 16:02d}-{month_day}"  # noqa: E731
     x, y = -81.7 + (mixed % 100003) / 1e5, 28.1 + (mixed % 99991) / 1.25e5
     row = [
-        f"B{n:09d}", f"{100 + mixed % 9900} {pick(STREETS, 4)} {pick(STREETS, 9)} St", f"{mixed % 30:02d}-{n % 7919:05d}",
+        f"B{n:09d}", f"{100 + mixed % 9900} {pick(STREETS, 4)} {pick(STREETS, 9)} St",
+        f"{mixed % 30:02d}-{n % 7919:05d}",
         pick(WORDS, 2), pick(WORDS, 5), "issued" if mixed & 1 else "applied", day(1), day(5),
         day(9) if mixed % 3 else "", f"{mixed % 900000 / 7:.2f}", f"{mixed % 9000 / 8:.2f}",
         f"{pick(STREETS, 6)} {pick(WORDS, 8)} LLC" if mixed % 4 else "",
