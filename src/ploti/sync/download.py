@@ -17,18 +17,17 @@ from ploti._client import Client
 from ploti._http import Download
 from ploti.contract.files import LINKS_PER_CALL, PART_BYTES
 from ploti.contract.resources import FileLink, Schema, SignedFile, VersionFiles, VersionManifest
-from ploti.errors import BadAnswer, FixRequest, LinkExpired, Reload, RetryLater
+from ploti.errors import BadAnswer, FixRequest, LinkExpired, PlotiError, Reload, RetryLater
 from ploti.sync.target import Delivery, Progress, Reach, StepRefused, reach_nothing
 
 PART_BYTES_MOST: Final = 4 * PART_BYTES
 """No part is read beyond this, whatever the API announces."""
 DOCUMENT_BYTES_MOST: Final = 64 * 1024 * 1024
 """The same for `schema.json` and `manifest.json`."""
-_TRIES: Final = 4
+_TRIES: Final = 6
 _FIRST_PAUSE: Final = 0.5
 _STALLED_SECONDS: Final = 60.0
 _STALLED_BYTES: Final = 64 * 1024
-_WRONG_SUM: Final = "it does not have the checksum that is announced for it"
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 _SCHEMA_MEMBERS: Final = ("datasetId", "schemaVersion", "columns")
@@ -61,7 +60,7 @@ class Downloads:
         parts = files["snapshot"] if wanted == "snapshot" else [*files["changes"], *files["backfill"]]
         documents = [files["schema"], files["manifest"]]
         self.progress.began(dataset_id, wanted, sum(file["sizeBytes"] for file in parts))
-        fetching = _Fetching(self, dataset_id, version, {file["path"]: file for file in (*documents, *parts)})
+        fetching = Fetching(self, dataset_id, version, {file["path"]: file for file in (*documents, *parts)})
         schema = cast(Schema, _document(fetching.get(files["schema"], DOCUMENT_BYTES_MOST), _SCHEMA_MEMBERS))
         manifest = cast(
             VersionManifest, _document(fetching.get(files["manifest"], DOCUMENT_BYTES_MOST), _MANIFEST_MEMBERS)
@@ -81,7 +80,7 @@ class Downloads:
 
     def manifest(self, dataset_id: str, version: int, file: FileLink) -> VersionManifest:
         """Fetch a version's `manifest.json` alone."""
-        fetching = _Fetching(self, dataset_id, version, {file["path"]: file})
+        fetching = Fetching(self, dataset_id, version, {file["path"]: file})
         return cast(VersionManifest, _document(fetching.get(file, DOCUMENT_BYTES_MOST), _MANIFEST_MEMBERS))
 
     def drop(self, delivery: Delivery) -> None:
@@ -96,7 +95,7 @@ class Downloads:
 
 
 @dataclass
-class _Fetching:
+class Fetching:
     """The files of one version on their way, with the links that hold now."""
 
     downloads: Downloads
@@ -118,14 +117,18 @@ class _Fetching:
         return whole
 
     def _fetch(self, file: FileLink, partial: Path) -> None:
-        """Download one file to its end; raises StepRefused once going on brings no more bytes."""
-        idle, renewed = 0, False
+        """Download one file to its end; raises StepRefused once going on brings hardly any more bytes."""
+        idle, spoiled, renewed = 0, False, False
+        problem: PlotiError
         while True:
-            had = _size(partial)
+            had, wait = _size(partial), 0.0
             try:
                 if self._attempt(file, partial):
                     return
-                idle, problem, wait = idle + _TRIES // 2, _WRONG_SUM, 0.0
+                if spoiled:
+                    raise StepRefused(f"{file['path']} does not have the checksum that is announced for it")
+                spoiled = True
+                continue
             except LinkExpired as expired:
                 if renewed and _size(partial) <= had:
                     raise StepRefused(f"{file['path']}: {expired.message}") from expired
@@ -134,13 +137,13 @@ class _Fetching:
                 continue
             except (FixRequest, BadAnswer) as wrong:
                 partial.unlink(missing_ok=True)
-                idle, problem, wait = idle + 1, wrong.message, 0.0
+                idle, problem = idle + 1, wrong
             except RetryLater as later:
-                idle = 0 if _size(partial) > had else idle + 1
-                problem, wait = later.message, max(later.retry_after or 0.0, _FIRST_PAUSE * 2**idle)
+                idle = 0 if _size(partial) - had >= _STALLED_BYTES else idle + 1
+                problem, wait = later, max(later.retry_after or 0.0, _FIRST_PAUSE * 2**idle)
             renewed = renewed and _size(partial) <= had
             if idle >= _TRIES:
-                raise StepRefused(f"{file['path']}: {problem}")
+                raise StepRefused(f"{file['path']}: {problem.message}") from problem
             self.downloads.sleep(wait)
 
     def _attempt(self, file: FileLink, partial: Path) -> bool:
@@ -168,9 +171,10 @@ class _Fetching:
         with partial.open("r+b" if download.start else "wb") as out:
             out.seek(download.start)
             out.truncate()
-            self._pour(file, out, download)
+            self.pour(file, out, download)
 
-    def _pour(self, file: FileLink, out: BinaryIO, download: Download) -> None:
+    def pour(self, file: FileLink, out: BinaryIO, download: Download) -> None:
+        """Write what comes; raises RetryLater where it ends early or only drips, BadAnswer where it does not end."""
         written, mark, since = download.start, download.start, self.downloads.clock()
         for chunk in download.chunks:
             written += len(chunk)

@@ -259,7 +259,7 @@ def file_in_trouble(feed: Feed) -> Iterator[Expected]:
     yield {A: (1, "ok"), B: (1, "ok")}
     feed.update(A, put=permits(21))
     feed.update(B, put=zones(8))
-    feed.api.fail_next(f"^/files/{A}/2/.*changes", 500, times=4)
+    feed.api.fail_next(f"^/files/{A}/2/.*changes", 500, times=6)
     yield {A: (1, "behind"), B: (2, "ok")}
     yield {A: (2, "ok"), B: (2, "ok")}
 

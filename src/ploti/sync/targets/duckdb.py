@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import duckdb
@@ -35,6 +35,9 @@ from ploti.sync.targets import _duckdb_books as books
 from ploti.sync.targets._duckdb_digest import digest_of
 from ploti.sync.targets._duckdb_file import DuckFile, first_line
 from ploti.sync.targets._duckdb_rows import apply_changes, replace_rows
+
+_BROKEN_RULE: Final = "constraint violation"
+_CANNOT_WRITE: Final = ("No space left on device", "Could not write", "Could not fsync", "Read-only file system")
 
 
 def open_target(url: str, reach: Reach, say: Say) -> Target:
@@ -152,14 +155,18 @@ def _told(info: DatasetInfo | None) -> dict[str, Any]:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Turn DuckDB's errors into what the loop does next: stop for the file's own, refuse one step otherwise."""
+    """Turn DuckDB's errors into what the loop does next: stop where it cannot write, else refuse one dataset's step."""
     try:
         yield
-    except (duckdb.IOException, duckdb.FatalException, duckdb.InternalException, duckdb.OutOfMemoryException) as error:
-        raise TargetUnusable(f"DuckDB could not go on: {first_line(error)}") from error
     except (duckdb.ConstraintException, duckdb.DependencyException, duckdb.CatalogException) as error:
         raise StepBlocked(f"something of yours stands in the way: {first_line(error)}") from error
+    except duckdb.TransactionException as error:
+        if _BROKEN_RULE in str(error):
+            raise StepBlocked(f"something of yours stands in the way: {first_line(error)}") from error
+        raise StepRefused(first_line(error)) from error
     except duckdb.Error as error:
+        if any(sign in str(error) for sign in _CANNOT_WRITE):
+            raise TargetUnusable(f"DuckDB cannot write: {first_line(error)}") from error
         raise StepRefused(first_line(error)) from error
 
 

@@ -1,0 +1,177 @@
+"""`ploti sync` as a user runs it: output for people and as JSON, exit codes, one clear line for trouble."""
+
+import json
+
+import duckdb
+import pytest
+
+from ploti.cli import run
+from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
+from ploti.testing.stories import PERMITS, A, permit, permits
+
+
+@pytest.fixture
+def feed(monkeypatch):
+    feed = Feed()
+    feed.add(A, PERMITS, permits(*range(12)), title="Permits")
+    with feed.api.serve() as address:
+        monkeypatch.setenv("PLOTI_API_URL", address)
+        monkeypatch.setenv("PLOTI_API_KEY", feed.api.api_key)
+        monkeypatch.delenv("PLOTI_SUBSCRIPTION", raising=False)
+        yield feed
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "records.duckdb"
+
+
+@pytest.fixture
+def to(path):
+    return f"--to=duckdb:///{path}"
+
+
+def ploti(capsys, *tokens):
+    code = run(["sync", *tokens])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_sync_then_nothing_to_do_then_changes(feed, path, to, capsys):
+    code, out, err = ploti(capsys, SUBSCRIPTION, to)
+    assert code == 0
+    assert f"{A}  -     1   reloaded, 12 rows  ok" in out
+    assert f"{A}: snapshot," in err
+    assert ploti(capsys, SUBSCRIPTION, to)[:2] == (0, "Everything is up to date.\n")
+    feed.update(A, put={record_id(1): permit(1, 2.5), **permits(40)}, drop=[record_id(2)])
+    code, out, _ = ploti(capsys, SUBSCRIPTION, to)
+    assert code == 0
+    assert f"{A}  1     2   +1 ~1 -1  ok" in out
+    with duckdb.connect(str(path)) as db:
+        assert db.execute(f"SELECT count(*), max(_ploti_version) FROM {A}").fetchall() == [(12, 2)]
+
+
+def test_json(feed, to, capsys):
+    code, out, err = ploti(capsys, SUBSCRIPTION, to, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {
+        "subscriptionId": SUBSCRIPTION,
+        "cursor": "evt_000000000002",
+        "datasets": [
+            {
+                "datasetId": A,
+                "fromVersion": None,
+                "version": 1,
+                "schemaVersion": "1.0",
+                "state": "ok",
+                "reason": None,
+                "reloaded": True,
+                "rows": 12,
+                "added": None,
+                "changed": None,
+                "removed": None,
+                "notices": [],
+            }
+        ],
+    }
+
+
+def test_the_subscription_may_come_from_the_environment(feed, to, capsys, monkeypatch):
+    monkeypatch.setenv("PLOTI_SUBSCRIPTION", SUBSCRIPTION)
+    assert ploti(capsys, to)[0] == 0
+
+
+def test_a_dataset_that_is_behind_makes_the_exit_code_1(feed, to, capsys):
+    ploti(capsys, SUBSCRIPTION, to)
+    feed.update(A, put=permits(40))
+    feed.api.keep(A, 2, "rebuilding")
+    code, out, _ = ploti(capsys, SUBSCRIPTION, to)
+    assert code == 1
+    assert "behind: version 2 is being rebuilt: the next run tries again" in out
+    assert ploti(capsys, "status", to)[0] == 1
+    feed.api.rebuild(A, 2)
+    assert ploti(capsys, SUBSCRIPTION, to)[0] == 0
+    assert ploti(capsys, "status", to)[0] == 0
+
+
+def test_a_major_change_pauses_until_it_is_accepted(feed, to, capsys):
+    ploti(capsys, SUBSCRIPTION, to)
+    feed.reload(A, {record_id(1): {"number": "P"}}, "schema_changed", columns={"number": "string"})
+    code, out, _ = ploti(capsys, SUBSCRIPTION, to)
+    assert code == 0
+    assert "paused: version 2 has schema 2.0, the table follows 1.x" in out
+    code, out, _ = ploti(capsys, "resync", A, to)
+    assert code == 0
+    assert f"{A}  1     2   reloaded, 1 rows  ok" in out
+
+
+def test_a_major_change_is_followed_where_it_is_asked_for(feed, to, capsys):
+    ploti(capsys, SUBSCRIPTION, to)
+    feed.reload(A, {record_id(1): {"number": "P"}}, "schema_changed", columns={"number": "string"})
+    code, out, _ = ploti(capsys, SUBSCRIPTION, to, "--on-major", "apply")
+    assert code == 0
+    assert "reloaded, 1 rows" in out
+
+
+def test_status(feed, to, capsys):
+    ploti(capsys, SUBSCRIPTION, to)
+    code, out, _ = ploti(capsys, "status", to)
+    assert code == 0
+    assert "Permits" in out
+    _, out, _ = ploti(capsys, "status", to, "--json")
+    assert [(each["datasetId"], each["version"], each["rows"], each["state"]) for each in json.loads(out)] == [
+        (A, 1, 12, "ok")
+    ]
+
+
+def test_verify_tells_equal_from_different(feed, path, to, capsys):
+    ploti(capsys, SUBSCRIPTION, to)
+    code, out, _ = ploti(capsys, "verify", to)
+    assert code == 0
+    assert f"{A}  1        12       equal" in out
+    with duckdb.connect(str(path)) as db:
+        db.execute(f"UPDATE {A} SET value = 7 WHERE number = 'P-0003'")
+    code, out, _ = ploti(capsys, "verify", to)
+    assert code == 1
+    assert "differs in 1 of 1,024 parts" in out
+    ploti(capsys, "resync", A, to)
+    assert ploti(capsys, "verify", to)[0] == 0
+
+
+TROUBLE = [
+    ("no subscription", (), 1, "Name a subscription"),
+    ("not a subscription", ("orders",), 1, "Name a subscription"),
+    ("an unknown subscription", ("sub_none",), 1, "no such subscription"),
+    ("a dataset that is not followed", ("resync", "ds_none"), 1, "is not followed here"),
+    ("a wrong option", (SUBSCRIPTION, "--on-major", "never"), 2, "--on-major"),
+]
+
+
+@pytest.mark.parametrize(("tokens", "code", "line"), [row[1:] for row in TROUBLE], ids=[row[0] for row in TROUBLE])
+def test_trouble_is_one_line_on_standard_error(feed, to, capsys, tokens, code, line):
+    found, out, err = ploti(capsys, *tokens, to)
+    assert (found, out) == (code, "")
+    assert line in err
+    assert err.count("\n") == 1
+
+
+def test_a_target_that_is_none(feed, capsys):
+    code, _, err = ploti(capsys, SUBSCRIPTION, "--to=mysql://h/d")
+    assert code == 1
+    assert "duckdb:///records.duckdb" in err
+
+
+def test_a_target_of_another_subscription(feed, to, capsys):
+    ploti(capsys, SUBSCRIPTION, to)
+    feed.api.subscribe("sub_other", places=["fl-county-orange"])
+    code, _, err = ploti(capsys, "sub_other", to)
+    assert code == 1
+    assert f"follows {SUBSCRIPTION}" in err
+
+
+def test_a_revoked_key_stops_the_run(feed, to, capsys):
+    ploti(capsys, SUBSCRIPTION, to)
+    feed.api.revoke_key(feed.api.api_key)
+    code, _, err = ploti(capsys, SUBSCRIPTION, to)
+    assert code == 1
+    assert "API key" in err
