@@ -36,6 +36,7 @@ def check(
     ports = ports_of(common)
     told = []
     with tempfile.TemporaryDirectory() as scratch:
+        states: Iterator[tuple[str, GivenState]]
         if dataset is None:
             states = ((due, own_state(ports, due, None)) for due in due_datasets(ports))
         elif history is not None:
