@@ -52,8 +52,8 @@ def _compare_pairs(search: Search, found: Found) -> bool:
     if not search.count("compared_pairs"):
         tables.define("changed", _none_changed())
         return False
-    tables.keep("compared_old", match.rows_of("old", RECORD_ID, "compared_pairs"))
-    tables.keep("compared_new", match.rows_of("new", ROW, "compared_pairs"))
+    tables.keep("compared_old", match.rows_of("touched_old", RECORD_ID, "compared_pairs"))
+    tables.keep("compared_new", match.rows_of("touched_new", ROW, "compared_pairs"))
     kept = 0
     if plan.compares_shapes:
         shapes = tables.query(changes.moved_shapes("compared_pairs", "compared_old", "compared_new"))

@@ -62,6 +62,7 @@ def find(search: Search) -> Found:
     keys = _key_facts(tables, search.new)
     found = Found(keys, "new", "old", search.new.rows, old.rows if old else 0)
     if old is None:
+        tables.define("touched_new", "SELECT * FROM new")
         tables.define("left_new_rows", "SELECT * FROM new")
         _make_identities(tables, search.new.schema, keys)
         return found
@@ -107,7 +108,7 @@ def _keyed(search: Search, found: Found) -> Found:
             f"SELECT p.{ROW}, p.{RECORD_ID}, 'key' AS _match, {NO_SCORE} AS _score FROM by_key p WHERE p._differs"
         )
         found = take(search, found, "key", "by_key", compared=differing)
-    _keep_left_rows(tables, found)
+    _keep_touched(tables, found)
     if plan.key and plan.content and (found.keys.null or found.keys.duplicate):
         found = _by_unusable_keys(search, found)
     _make_identities(tables, search.new.schema, found.keys)
@@ -121,7 +122,7 @@ def _unkeyed(search: Search, found: Found) -> Found:
     tables, plan = search.tables, search.plan
     if plan.content:
         found = _by_content(search, found, "by_content", "old", "new")
-    _keep_left_rows(tables, found)
+    _keep_touched(tables, found)
     if plan.content and plan.compares_shapes and found.new_count and found.old_count:
         found = _by_shape(search, found)
     _make_identities(tables, search.new.schema, found.keys)
@@ -151,16 +152,21 @@ def take(search: Search, found: Found, how: str, table: str, compared: str | Non
     return replace(found, left_old=f"left_old_by_{table}", old_count=found.old_count - count)
 
 
-def _keep_left_rows(tables: Tables, found: Found) -> None:
-    """Keep the whole rows of the left-overs, which are few beside the tables, unless everything is left over."""
-    for name, whole, label, left in (
-        ("left_new_rows", "new", ROW, found.left_new),
-        ("left_old_rows", "old", RECORD_ID, found.left_old),
-    ):
-        if left == whole:
-            tables.define(name, f"SELECT * FROM {whole}")
-        else:
-            tables.keep(name, match.rows_of(whole, label, left))
+def _keep_touched(tables: Tables, found: Found) -> None:
+    """Keep the whole rows that are left over or may differ, so that later steps read few rows instead of all.
+
+    Leaves `touched_new` and `touched_old`, and `left_new_rows` and `left_old_rows` as the left-overs among them.
+    """
+    differing = " UNION ALL ".join(found.compared)
+    for side, label, left in (("new", ROW, found.left_new), ("old", RECORD_ID, found.left_old)):
+        if left == side:
+            tables.define(f"touched_{side}", f"SELECT * FROM {side}")
+            tables.define(f"left_{side}_rows", f"SELECT * FROM {side}")
+            continue
+        chosen = f"SELECT l.{label} FROM {left} l"
+        chosen += f" UNION ALL SELECT d.{label} FROM ({differing}) d" if differing else ""
+        tables.keep(f"touched_{side}", match.rows_of(side, label, f"({chosen})"))
+        tables.define(f"left_{side}_rows", match.rows_of(f"touched_{side}", label, left))
 
 
 def _by_unusable_keys(search: Search, found: Found) -> Found:

@@ -123,6 +123,6 @@ def _gone(tables: Tables, schema: Schema) -> Iterator[pa.RecordBatch]:
     types = own_types(schema)
     key = {name: types[name] for name in schema.key_columns}
     if key:
-        tables.keep("repeated_removed", match.repeated_keys("old", tuple(key)))
+        tables.define("repeated_removed", match.repeated_keys("old", tuple(key)))
     rows = tables.query(ledger.removed_rows("removed", tuple(types), tuple(key)))
     return ledger.removed_identities(rows, own_types(schema, volatile=False), key)

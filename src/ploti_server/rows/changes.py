@@ -1,8 +1,8 @@
 """Row queries for what a version delivers: snapshot, changes and backfill (D4.5, D5.5, D5.8).
 
-Tables read: `new`, `old`, `row_ids` (`_row`, `_ploti_record_id`), `added` (`_row`), `changed` (`_row`,
-`_ploti_record_id`, `_match`, `_score`, `_columns`), `removed` (`_ploti_record_id`), `kept_shapes` (`_row`,
-`geometry`: the old bytes of a shape that is still the same, D3.4).
+Tables read: `new`; `touched_new` and `touched_old`, the whole rows that are left over or may differ; `row_ids` (`_row`,
+`_ploti_record_id`); `added` (`_row`); `changed` (`_row`, `_ploti_record_id`, `_match`, `_score`, `_columns`); `removed`
+(`_ploti_record_id`); `kept_shapes` (`_row`, `geometry`: the old bytes of a shape that is still the same, D3.4).
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,8 @@ def snapshot(schema: Schema, *, kept: bool, chosen: str | None = None) -> str:
     hilbert = f"n.{HILBERT}, " if schema.column(GEOMETRY) else ""
     only = f" JOIN {chosen} c ON n.{ROW} = c.{ROW}" if chosen else ""
     return (
-        f"SELECT i.{RECORD_ID}, {hilbert}{_own(schema, 'n', kept=kept)} FROM new n"
+        f"SELECT i.{RECORD_ID}, {hilbert}{_own(schema, 'n', kept=kept)}"
+        f" FROM {'touched_new' if chosen else 'new'} n"
         f" JOIN row_ids i ON n.{ROW} = i.{ROW}{only}{_kept_join(kept)}"
     )
 
@@ -76,9 +77,9 @@ def changes(schema: Schema, *, kept: bool) -> str:
     return (
         f"SELECT i.{RECORD_ID}, 'upsert' AS _ploti_op, 'added' AS _ploti_change, {text} AS _ploti_delete_reason,"
         f" {no_columns} AS _ploti_changed_columns, {text} AS _ploti_match, {number} AS _ploti_match_score, {own}"
-        f" FROM new n JOIN added a ON n.{ROW} = a.{ROW} JOIN row_ids i ON n.{ROW} = i.{ROW}{_kept_join(kept)}"
+        f" FROM touched_new n JOIN added a ON n.{ROW} = a.{ROW} JOIN row_ids i ON n.{ROW} = i.{ROW}{_kept_join(kept)}"
         f" UNION ALL SELECT c.{RECORD_ID}, 'upsert', 'changed', {text}, c._columns, c._match, c._score, {own}"
-        f" FROM new n JOIN changed c ON n.{ROW} = c.{ROW}{_kept_join(kept)}"
+        f" FROM touched_new n JOIN changed c ON n.{ROW} = c.{ROW}{_kept_join(kept)}"
         f" UNION ALL SELECT r.{RECORD_ID}, 'delete', 'removed', {literal(REMOVED_AT_SOURCE)}, {no_columns}, {text},"
         f" {number}, {nothing} FROM removed r"
     )
@@ -97,4 +98,4 @@ def backfill(columns: Sequence[str]) -> str:
 
 def old_rows(chosen: str) -> str:
     """Give the previous version's rows whose ids a table holds."""
-    return f"SELECT o.* FROM old o JOIN {chosen} c ON o.{RECORD_ID} = c.{RECORD_ID}"
+    return f"SELECT o.* FROM touched_old o JOIN {chosen} c ON o.{RECORD_ID} = c.{RECORD_ID}"

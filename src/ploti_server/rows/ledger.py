@@ -106,7 +106,7 @@ def removed_rows(removed: str, own: Sequence[str], key: Sequence[str]) -> str:
         usable = " AND ".join([*(f"o.{quoted(name)} IS NOT NULL" for name in key), "r._ploti_rows IS NULL"])
         join = f" LEFT JOIN repeated_removed r ON {all_equal('o', 'r', key)}"
     return (
-        f"SELECT o.{RECORD_ID}, {usable} AS _ploti_usable, {columns_of('o', own)} FROM old o"
+        f"SELECT o.{RECORD_ID}, {usable} AS _ploti_usable, {columns_of('o', own)} FROM touched_old o"
         f" JOIN {removed} d ON o.{RECORD_ID} = d.{RECORD_ID}{join}"
     )
 
