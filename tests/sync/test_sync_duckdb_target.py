@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.contract.golden import RECORDS
 
 from ploti.contract.digest import Digest, canonical_row, record_hash
 from ploti.contract.files import CHANGE, OP, RECORD_ID
@@ -367,16 +368,20 @@ def check_digest(rows):
     expected = Digest()
     for at, row in enumerate(rows):
         expected.add(record_id(at), record_hash(record_id(at), canonical_row(row, TYPES)))
+    assert digest_in_duckdb(TYPES, [(record_id(at), row) for at, row in enumerate(rows)]) == expected
+
+
+def digest_in_duckdb(types, records):
     columns = ", ".join(
-        ['"_ploti_record_id" VARCHAR', *(f"{quote(name)} {DUCK[type_]}" for name, type_ in TYPES.items())]
+        ['"_ploti_record_id" VARCHAR', *(f"{quote(name)} {DUCK[type_]}" for name, type_ in types.items())]
     )
     with duckdb.connect(config={"threads": 1}) as db:
         db.execute("SET TimeZone = 'UTC'")
         db.execute(f"CREATE TABLE ds_a ({columns})")
-        marks = ", ".join("?" * (1 + len(TYPES)))
-        values = [[record_id(at), *(row.get(name) for name in TYPES)] for at, row in enumerate(rows)]
+        marks = ", ".join("?" * (1 + len(types)))
+        values = [[id_, *(row.get(name) for name in types)] for id_, row in records]
         db.executemany(f"INSERT INTO ds_a VALUES ({marks})", values)
-        assert digest_of(db, D, TYPES) == expected
+        return digest_of(db, D, types)
 
 
 def quote(name):
@@ -397,6 +402,13 @@ DUCK = {
 
 def test_the_digest_in_sql_is_the_contracts_for_hard_values():
     check_digest(HARD)
+
+
+@pytest.mark.parametrize("golden", RECORDS, ids=lambda golden: golden.name)
+def test_the_digest_in_sql_gives_the_golden_hash(golden):
+    expected = Digest()
+    expected.add(golden.record_id, golden.hash)
+    assert digest_in_duckdb(golden.columns, [(golden.record_id, golden.values)]) == expected
 
 
 @settings(max_examples=25, deadline=None)

@@ -111,6 +111,8 @@ ONE_EVENT = [
     ("joining again replaces the rows kept", LEFT, added(11, 41), Load(D, 41, "joined the subscription", 11)),
     ("even by a lower version", LEFT, added(11, 40), Load(D, 40, "joined the subscription", 11)),
     ("a join that the manifest already loaded is skipped", HELD, added(11, 41), Pass(D, BELOW, 11)),
+    ("a join before the version held is skipped", HELD, added(11, None), Pass(D, BELOW, 11)),
+    ("joining again without a version keeps the rows", LEFT, added(11, None), Wait(D, "no released version yet", 11)),
     (
         "joining again under another MAJOR pauses",
         LEFT,

@@ -150,10 +150,10 @@ def decide(held: Held, event: Event, on_major: OnMajor) -> Step:
 
 
 def _join(held: Held, version: int | None, schema_version: str | None, through: int, on_major: OnMajor) -> Step:
+    if held.followed and held.version is not None and (version is None or version <= held.version):
+        return Pass(held.dataset_id, "at or below the held version", through)
     if version is None:
         return Wait(held.dataset_id, "no released version yet", through)
-    if held.followed and held.version is not None and version <= held.version:
-        return Pass(held.dataset_id, "at or below the held version", through)
     if not accepts(held, schema_version, on_major):
         return _pause(held, version, schema_version or "", through)
     return Load(held.dataset_id, version, "joined the subscription", through)

@@ -4,6 +4,7 @@
 """
 
 import tempfile
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -303,7 +304,9 @@ def _upsert(envelope: Mapping[str, Any], row: Row, before: Row | None) -> dict[s
 def _wire(value: Value) -> Any:
     """Give a constant as `manifest.json` has it."""
     if isinstance(value, bytes):
-        return value.hex()
+        return b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     return value.isoformat() if isinstance(value, date) else value
 
 

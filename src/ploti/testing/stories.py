@@ -351,6 +351,19 @@ def extreme_values(feed: Feed) -> Iterator[Expected]:
     yield {A: (2, "ok")}
 
 
+def constants_of_every_type(feed: Feed) -> Iterator[Expected]:
+    """A single value that moves in every row arrives without a row of changes, whatever its type (D5.8)."""
+    columns: dict[str, ColumnType] = {name: type_ for name, (type_, _) in EXTREMES.items()}
+    feed.add(A, columns, {record_id(at): dict.fromkeys(columns) for at in range(3)})
+    yield {A: (1, "ok")}
+    for at in (0, 1):
+        values = {name: values[at % len(values)] for name, (_, values) in EXTREMES.items()}
+        feed.update(A, constants=values)  # type: ignore[arg-type]  # values of the column's type
+    yield {A: (3, "ok")}
+    feed.update(A, constants=dict.fromkeys(columns))
+    yield {A: (4, "ok")}
+
+
 STORIES: Final[Mapping[str, Story]] = {
     **{
         story.__name__: story
@@ -379,6 +392,7 @@ STORIES: Final[Mapping[str, Story]] = {
             held_and_stale,
             hostile_names,
             extreme_values,
+            constants_of_every_type,
         )
     },
     "previous_unavailable": _reason("previous_unavailable"),

@@ -109,11 +109,11 @@ def _fill(db: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Colum
 def _set_constants(
     db: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, ColumnType], constants: Mapping[str, Any]
 ) -> None:
-    """Give single-valued columns their new value, touching only rows that have another (D5.8)."""
+    """Give single-valued columns their new value, in rows that have another; shapes come in base64 (D5.8)."""
     for name, value in constants.items():
         if name not in columns:
             raise StepRefused(f"the version gives a value for {name!r}, which is no column of it")
-        new = _cast("$value", columns[name]) if columns[name] != "geometry" else "from_hex($value::VARCHAR)"
+        new = _cast("$value", columns[name]) if columns[name] != "geometry" else "from_base64($value::VARCHAR)"
         db.execute(
             f"UPDATE {quoted(table)} SET {quoted(name)} = {new} WHERE {quoted(name)} IS DISTINCT FROM {new}",
             {"value": _bindable(value)},
