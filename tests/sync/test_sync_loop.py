@@ -1,0 +1,229 @@
+"""What a whole run promises beside the stories: the cursor last, trouble kept to its dataset, no endless loop."""
+
+import duckdb
+import pytest
+
+from ploti import Client, Retries
+from ploti.errors import BadAnswer, NoAnswer, NotAllowed, RetryLater
+from ploti.sync.loop import resync, sync, verify
+from ploti.sync.target import SyncError
+from ploti.sync.targets import open_target
+from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
+from ploti.testing.stories import PERMITS, ZONES, A, B, permits, zones
+
+
+@pytest.fixture
+def feed():
+    feed = Feed()
+    feed.add(A, PERMITS, permits(*range(12)), title="Permits", license_={"id": "CC0", "attribution": "x", "url": None})
+    feed.add(B, ZONES, zones(1, 2))
+    return feed
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t.duckdb"
+
+
+@pytest.fixture
+def target(path):
+    return open_target(f"duckdb:///{path}")
+
+
+@pytest.fixture
+def client(feed):
+    with Client(**feed.api.client_options, retries=Retries(attempts=1)) as client:
+        yield client
+
+
+def states(target):
+    return {name: (held.version, held.state) for name, held in target.state().datasets.items()}
+
+
+def api_paths(feed):
+    return [request.path for request in feed.api.requests if not request.path.startswith("/files/")]
+
+
+def test_a_first_load_takes_few_calls(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    subscription = f"/v1/feeds/subscriptions/{SUBSCRIPTION}"
+    assert api_paths(feed) == [f"{subscription}/manifest", "/v1/feeds/datasets", f"{subscription}/events"]
+
+
+def test_a_run_with_nothing_to_do_is_one_call_and_writes_nothing(feed, path, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.api.requests.clear()
+    before = path.stat().st_mtime_ns
+    assert sync(client, SUBSCRIPTION, target).datasets == ()
+    assert len(api_paths(feed)) == 1
+    assert path.stat().st_mtime_ns == before
+
+
+def test_the_books_say_what_the_data_is(path, target, client):
+    sync(client, SUBSCRIPTION, target)
+    with duckdb.connect(str(path)) as db:
+        row = db.execute(
+            "SELECT title, place_id, topic, publisher, license_id, loaded_version, schema_version, rows, state, "
+            f"accepted_major, loaded_at IS NOT NULL FROM _ploti_datasets WHERE dataset_id = '{A}'"
+        ).fetchall()
+    place = ("Permits", "fl-county-orange", "development-activity", "Orange County", "CC0")
+    assert row == [(*place, 1, "1.0", 12, "ok", 1, True)]
+
+
+def test_downloads_are_gone_after_a_run(target, client):
+    sync(client, SUBSCRIPTION, target)
+    assert not target.downloads.exists()
+
+
+def test_a_run_that_stops_keeps_the_cursor_and_what_was_done(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(40))
+    feed.update(B, put=zones(3))
+    feed.api.drop_next(f"datasets/{B}/versions/2")
+    with pytest.raises(NoAnswer):
+        sync(client, SUBSCRIPTION, target)
+    assert states(target) == {A: (2, "ok"), B: (1, "ok")}
+    report = sync(client, SUBSCRIPTION, target)
+    assert states(target) == {A: (2, "ok"), B: (2, "ok")}
+    assert [each.dataset_id for each in report.datasets] == [B]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [(401, "unauthenticated", NotAllowed), (429, "rate_limited", RetryLater), (503, "plan_unavailable", RetryLater)],
+)
+def test_what_every_dataset_would_meet_stops_the_run(feed, target, client, status, code, kind):
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(40))
+    feed.api.fail_next(f"datasets/{A}/versions/2", status, code)
+    with pytest.raises(kind):
+        sync(client, SUBSCRIPTION, target)
+    assert states(target)[A] == (1, "ok")
+
+
+def test_a_bad_answer_for_one_dataset_leaves_it_behind(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(40))
+    feed.update(B, put=zones(3))
+    feed.api.fail_next(f"datasets/{A}/versions/2", 500, "internal_error")
+    report = sync(client, SUBSCRIPTION, target)
+    assert states(target) == {A: (1, "behind"), B: (2, "ok")}
+    assert [each.dataset_id for each in report.behind] == [A]
+    feed.update(A, put=permits(41))
+    assert sync(client, SUBSCRIPTION, target).behind == ()
+    assert states(target)[A] == (3, "ok")
+
+
+def test_what_was_behind_follows_the_chain_rather_than_reloads(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(40))
+    feed.api.fail_next(f"datasets/{A}/versions/2", 500, "internal_error")
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(41))
+    (report,) = sync(client, SUBSCRIPTION, target).datasets
+    assert (report.reloaded, report.moved.added, report.held.version) == (False, 2, 3)
+
+
+def test_changes_that_name_a_record_twice_are_refused_then_reloaded_by_the_next_run(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    good = feed.update(A, put=permits(40))
+    broken = feed.api.state.datasets[A].versions[good].files["snapshot/part-0000.parquet"].content
+    feed.api.rebuild(A, good, {"changes/part-0000.parquet": broken})
+    report = sync(client, SUBSCRIPTION, target)
+    assert states(target)[A] == (1, "behind")
+    assert "lack the column" in report.behind[0].held.reason
+    feed.reload(A, permits(1, 2), "previous_unavailable")
+    sync(client, SUBSCRIPTION, target)
+    assert states(target)[A] == (3, "ok")
+
+
+def test_rows_that_were_lost_are_noticed_and_loaded_anew(feed, path, target, client):
+    sync(client, SUBSCRIPTION, target)
+    with duckdb.connect(str(path)) as db:
+        db.execute(f"DELETE FROM {A} WHERE number = 'P-0003'")
+    feed.update(A, put=permits(40))
+    (report,) = sync(client, SUBSCRIPTION, target).datasets
+    assert (report.reloaded, report.held.version, report.held.state) == (True, 2, "ok")
+    assert all(each.equal for each in verify(client, target))
+
+
+def test_a_users_view_in_the_way_pauses_and_goes_on_once_it_is_gone(feed, path, target, client):
+    sync(client, SUBSCRIPTION, target)
+    with duckdb.connect(str(path)) as db:
+        db.execute(f"CREATE VIEW worth AS SELECT value FROM {A}")
+    feed.reload(A, {record_id(1): {"number": "P"}}, "schema_changed", columns={"number": "string"})
+    (report,) = sync(client, SUBSCRIPTION, target, on_major="apply").datasets
+    assert report.held.state == "paused"
+    assert "worth" in report.held.reason
+    with duckdb.connect(str(path)) as db:
+        db.execute("DROP VIEW worth")
+    sync(client, SUBSCRIPTION, target, on_major="apply")
+    assert states(target)[A] == (2, "ok")
+
+
+def test_a_paused_dataset_goes_on_to_the_last_version_of_its_major(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(40))
+    feed.update(A, put=permits(41))
+    feed.reload(A, {record_id(1): {"number": "P"}}, "schema_changed", columns={"number": "string"})
+    feed.api.fail_next(f"datasets/{A}/versions/2", 500, "internal_error")
+    sync(client, SUBSCRIPTION, target)
+    assert states(target)[A] == (1, "behind")
+    sync(client, SUBSCRIPTION, target)
+    assert states(target)[A] == (3, "paused")
+    sync(client, SUBSCRIPTION, target, on_major="apply")
+    assert states(target)[A] == (4, "ok")
+
+
+def test_a_log_that_does_not_go_on_is_an_error_not_a_loop(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(40))
+    cursor = target.state().cursor
+    events = feed.api.state.subscriptions[SUBSCRIPTION].events[-1:]
+    feed.api.answer_next("/events", {"events": events, "nextCursor": cursor}, times=9)
+    with pytest.raises(BadAnswer, match="does not go on"):
+        sync(client, SUBSCRIPTION, target)
+    assert target.state().cursor == cursor
+
+
+def test_a_manifest_that_never_leads_to_a_log_is_an_error_not_a_loop(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.api.fail_next("/events", 410, "expired", times=99)
+    with pytest.raises(Exception, match="Refused by the script"):
+        sync(client, SUBSCRIPTION, target)
+    assert len([path for path in api_paths(feed) if path.endswith("/manifest")]) == 3
+
+
+def test_replaying_the_whole_log_changes_nothing(feed, path, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(40), drop=[record_id(1)])
+    feed.reload(B, zones(5, 6), "previous_unavailable")
+    sync(client, SUBSCRIPTION, target)
+    with duckdb.connect(str(path)) as db:
+        before = db.execute(f"SELECT * FROM {A} ORDER BY ALL").fetchall()
+        db.execute("UPDATE _ploti_sync SET cursor = 'evt_000000000001'")
+        db.execute("UPDATE _ploti_datasets SET position = 0")
+    report = sync(client, SUBSCRIPTION, target)
+    assert [each for each in report.datasets if each.moved is not None] == []
+    with duckdb.connect(str(path)) as db:
+        assert db.execute(f"SELECT * FROM {A} ORDER BY ALL").fetchall() == before
+    assert states(target) == {A: (2, "ok"), B: (2, "ok")}
+
+
+def test_resync_is_for_followed_datasets(feed, target, client):
+    with pytest.raises(SyncError, match="not followed"):
+        resync(client, target, A)
+    sync(client, SUBSCRIPTION, target)
+    feed.api.change_dataset(A, covered=False)
+    sync(client, SUBSCRIPTION, target)
+    with pytest.raises(SyncError, match="not followed"):
+        resync(client, target, A)
+
+
+def test_verify_tells_why_a_table_could_not_be_compared(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+    feed.api.change_dataset(A, covered=False)
+    found = {each.dataset_id: each for each in verify(client, target)}
+    assert found[B].equal
+    assert not found[A].equal
+    assert found[A].problem
