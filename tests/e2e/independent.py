@@ -105,6 +105,59 @@ class PublishedVersion:
         return counts
 
 
+class SyncedTable:
+    """A dataset's table in a subscriber's DuckDB file, read with SQL and pyarrow alone."""
+
+    def __init__(self, database: Path, dataset_id: str):
+        import duckdb
+
+        with duckdb.connect(str(database), read_only=True) as db:
+            db.execute("SET TimeZone = 'UTC'")
+            books = "SELECT loaded_version, schema_version, state FROM _ploti_datasets WHERE dataset_id = ?"
+            found = db.execute(books, [dataset_id]).fetchall()
+            self.version, self.schema_version, self.state = found[0] if found else (None, None, None)
+            self.rows = None
+            if self.version is not None:
+                self.rows = db.sql(f'SELECT * FROM "{dataset_id}" ORDER BY _ploti_record_id').to_arrow_table()
+
+    def check_equals(self, published: "PublishedVersion", arrived=None):
+        """Record ids and own non-volatile columns, value by value; with `arrived`, each row's `_ploti_version`."""
+        assert (self.version, self.schema_version) == (
+            published.manifest["version"], published.manifest["schemaVersion"],
+        )  # fmt: skip
+        expected = published.table("snapshot").sort_by("_ploti_record_id")
+        assert self.rows.num_rows == expected.num_rows == published.manifest["rowCount"]
+        names = ["_ploti_record_id", "_ploti_dataset_id", *published.own]
+        for name in names:
+            have, due = self.rows.column(name), expected.column(name)
+            have = have.combine_chunks().cast(due.type)
+            assert have.equals(due.combine_chunks()), _first_difference(name, have, due)
+        own = {name for name in self.rows.column_names if not name.startswith("_ploti_")}
+        assert own == {column["name"] for column in published.schema["columns"]}
+        if arrived is not None:
+            ids = self.rows.column("_ploti_record_id").to_pylist()
+            versions = self.rows.column("_ploti_version").to_pylist()
+            assert dict(zip(ids, versions, strict=True)) == arrived
+
+
+def _first_difference(name, have, due):
+    pairs = enumerate(zip(have.to_pylist(), due.to_pylist(), strict=True))
+    return next((f"{name}, row {at}: {a!r} is not {b!r}" for at, (a, b) in pairs if a != b), f"{name}: types")
+
+
+def arrived_by(published: "PublishedVersion", before: dict[str, int], *, reloaded: bool) -> dict[str, int]:
+    """The version in which each record last came to a target that held `before` (D11.8)."""
+    number = published.manifest["version"]
+    if reloaded:
+        return dict.fromkeys(published.table("snapshot").column("_ploti_record_id").to_pylist(), number)
+    arrived = dict(before)
+    for change in published.table("changes").select(["_ploti_record_id", "_ploti_op"]).to_pylist():
+        arrived.pop(change["_ploti_record_id"], None)
+        if change["_ploti_op"] == "upsert":
+            arrived[change["_ploti_record_id"]] = number
+    return arrived
+
+
 def folders(files_root: Path, dataset_id: str) -> dict[int, Path]:
     """The newest attempt of every version in the file store that has a manifest."""
     found = {}
