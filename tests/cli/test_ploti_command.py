@@ -1,14 +1,18 @@
 """The `ploti` command against the fake: tables for people, the API's JSON, exit codes, signals and start-up."""
 
+import fcntl
 import json
 import os
+import pty
 import re
 import resource
 import shlex
 import signal
 import stat
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -242,10 +246,23 @@ def test_a_reader_that_goes_away_is_no_error(fake):
 
 def on_a_terminal(width, line):
     """What a terminal of a width shows, line by line, without styles."""
-    script = f"stty cols {width}; {sys.executable} -m ploti.cli {line}"
+    terminal, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    command = [sys.executable, "-m", "ploti.cli", *line.split()]
     env = {**os.environ, "TERM": "xterm"}
-    done = subprocess.run(["script", "-qec", script, "/dev/null"], capture_output=True, text=True, check=True, env=env)
-    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).splitlines()
+    with subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, env=env) as running:
+        os.close(inside)
+        shown = b"".join(iter(lambda: _read_terminal(terminal), b""))
+        os.close(terminal)
+    assert running.returncode == 0, shown
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()
+
+
+def _read_terminal(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says so once the program behind the terminal has ended
+        return b""
 
 
 @pytest.mark.parametrize(("width", "first"), [(30, "ID"), (60, "ID"), (100, "ID"), (160, "ID")])

@@ -47,4 +47,4 @@ def wire_counts(counts: Counts) -> resources.Counts:
 
 def wire_license(license_: License | None) -> resources.License | None:
     """Write a licence."""
-    return license_ and {"id": license_.id, "attribution": license_.attribution, "url": license_.url}
+    return None if license_ is None else {"id": license_.id, "attribution": license_.attribution, "url": license_.url}
