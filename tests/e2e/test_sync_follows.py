@@ -1,4 +1,4 @@
-"""Every state of real histories followed by sync into DuckDB: after each, the table is the newest snapshot (I1, D11.8)."""
+"""Real histories followed by sync into DuckDB: after each state the table is the newest snapshot (I1, D11.8)."""
 
 from dataclasses import dataclass, field
 
