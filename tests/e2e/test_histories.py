@@ -32,6 +32,13 @@ of no area: repaired within its dimension (D3.2) the shape stays a MultiPolygon,
 expectation keeps a line beside the polygons, of another kind than in state 002. State 004 then loses the column that
 003 brought."""
 
+COUNTS_BY_THE_DECISIONS = {
+    ("ds_toronto_short_term_rentals", "009-2024-12-28.csv"): {"added": 2641, "changed": 136, "removed": 2238},
+}
+"""Registration STR-2305-GKTDVT, in the source until state 007, returns in 009: the ledger gives it its old id by key
+(D4.3) before contents are compared (D4.4). The expectation, which knows no ledger, takes it for STR-2307-HKGHHX, which
+leaves in 009 with the same content."""
+
 
 @dataclass
 class History:
@@ -89,7 +96,8 @@ def test_each_state_ends_as_expected_when_every_hold_is_released(history, tmp_pa
                 "counts": _counts(checked, version),
             }
         )
-        assert told[-1] == {key: expected[key] for key in told[-1]}
+        counts = COUNTS_BY_THE_DECISIONS.get((history.dataset_id, name), expected["counts"])
+        assert told[-1] == {key: expected[key] for key in told[-1]} | {"counts": counts}
         if checked.outcome in ("released", "held"):
             published.append(version.number)
     _check_chain(tmp_path / "home" / "files", history.dataset_id, published)
