@@ -3,6 +3,7 @@
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +20,7 @@ from ploti_server.demo.histories import CATALOG, DemoState, demo_states
 from ploti_server.demo.publisher import Publisher
 from ploti_server.demo.subscriber import DemoFailed, Subscriber, command
 from ploti_server.domain.checks import Check
+from ploti_server.domain.schema import SchemaChange
 from ploti_server.domain.versions import Version
 
 MARK: Final = ".ploti-demo"
@@ -49,7 +51,7 @@ def play(folder: Path, console: Console, port: int | None = None) -> dict[str, A
     with _serving(folder, port) as url:
         subscriber = Subscriber(url, key, folder / "florida.duckdb")
         subscription = subscriber.subscribe("Florida", "fl")
-        console.print(f"[bold]Serving[/bold] {url}   [bold]subscription[/bold] {subscription} to the place fl\n")
+        console.print(f"[bold]Serving[/bold] {url}, subscription {subscription} to the place fl\n", soft_wrap=True)
         told = Told()
         for state in demo_states():
             _publish(console, publisher, state, told)
@@ -131,10 +133,19 @@ def _headline(state: DemoState, check: Check, version: Version | None) -> str:
     else:
         told = f"version {version.number} · {version.schema_version} · {version.row_count} rows · {_counts(check)}"
         if version.schema_change is not None:
-            told += " [magenta]" + {"breaking": "MAJOR", "additive": "MINOR"}[version.schema_change.kind] + "[/magenta]"
+            told += f"\n      [magenta]{_columns(version.schema_change)}[/magenta]"
         if check.outcome == "held":
             told += f"\n      [yellow]held: {', '.join(version.reasons)}[/yellow]"
     return named + told + (f"\n      [dim]{state.note}[/dim]" if state.note else "")
+
+
+def _columns(change: SchemaChange) -> str:
+    moved = [f"+{column.name}" for column in change.added]
+    moved += [f"-{name}" for name in change.removed]
+    moved += [f"{each.name}: {each.from_} to {each.to}" for each in change.retyped]
+    moved += [f"{each.name} may be empty now" for each in change.nullability]
+    kind = {"breaking": "MAJOR", "additive": "MINOR"}[change.kind]
+    return f"{kind} schema change: {', '.join(moved)}"
 
 
 def _counts(check: Check) -> str:
@@ -153,9 +164,8 @@ def _count(told: Told, version: Version) -> None:
 
 
 def _show_hold(console: Console, publisher: Publisher, version: Version) -> None:
-    table = Table(
-        title=f"Why version {version.number} of {version.dataset_id} waits for a person", title_justify="left"
-    )
+    console.print(f"Why version {version.number} of {version.dataset_id} waits for a person", style="bold")
+    table = Table()
     for column in ("reason", "rule", "measured", "limit"):
         table.add_column(column)
     for hold in version.facts["holds"]:
@@ -163,7 +173,8 @@ def _show_hold(console: Console, publisher: Publisher, version: Version) -> None
     console.print(table)
     rows = publisher.sample_rows(version)
     if rows:
-        sample = Table(title="Sample rows", title_justify="left")
+        console.print("Sample rows", style="bold")
+        sample = Table()
         for column in rows[0]:
             sample.add_column(column)
         for row in rows:
@@ -186,16 +197,18 @@ def _sync_lines(report: dict[str, Any], dataset_id: str) -> Iterator[str]:
 
 
 def _show_changes(console: Console, subscriber: Subscriber) -> None:
-    table = Table(title=f"What changed since {SINCE}, over all datasets, from the changes files", title_justify="left")
+    console.print(f"\nWhat changed since {SINCE}, over all datasets, from the changes files", style="bold")
+    table = Table()
     for column in ("dataset", "change", "records"):
         table.add_column(column, justify="right" if column == "records" else "left")
     for dataset, change, count in subscriber.changes_since(SINCE):
         table.add_row(dataset, change, str(count))
-    console.print("", table)
+    console.print(table)
 
 
 def _show_verified(console: Console, subscriber: Subscriber) -> None:
-    table = Table(title="ploti sync verify: each table against its version's digest", title_justify="left")
+    console.print("\nploti sync verify: each table against its version's digest", style="bold")
+    table = Table()
     for column in ("dataset", "version", "rows", "verify"):
         table.add_column(column)
     for dataset in subscriber.verify():
@@ -205,18 +218,21 @@ def _show_verified(console: Console, subscriber: Subscriber) -> None:
         )
         if not equal:
             raise DemoFailed(f"{dataset['datasetId']} differs from its version: {dataset}")
-    console.print("", table)
+    console.print(table)
 
 
 def _show_end(console: Console, folder: Path, subscriber: Subscriber, subscription: str, told: Told) -> None:
     console.print(
         f"\n{told.states} states, {told.versions} versions, {told.minor} MINOR and {told.major} MAJOR schema changes, "
         f"{told.released_holds} holds released; every table equals its version.\n\n"
-        f"The subscriber's database   {subscriber.database}\n"
-        f"The publisher's home        {folder / 'server'}\n"
-        f"Serve it again              ploti-server serve --home {folder / 'server'}\n"
-        f"Its subscription            {subscription}\n"
-        f"Look at it                  ploti sync status --to {subscriber.target}\n"
-        f'Ask the data                duckdb {subscriber.database} "FROM ds_fl_airports LIMIT 5"',
+        f"[bold]The subscriber's database[/bold]\n  {subscriber.database}\n"
+        f"  {sys.executable} -c "
+        f"\"import duckdb; duckdb.connect('{subscriber.database}').sql('FROM ds_fl_airports').show()\"\n"
+        f"  {command('ploti')} sync status --to {subscriber.target}\n"
+        f"[bold]The publisher's home[/bold]\n  {folder / 'server'}\n"
+        f"  {command('ploti-server')} versions list ds_fl_counties --home {folder / 'server'}\n"
+        f"[bold]Go on[/bold]: serve it again, and in another terminal follow it\n"
+        f"  {command('ploti-server')} serve --home {folder / 'server'}\n"
+        f"  PLOTI_API_KEY={subscriber.key} {command('ploti')} sync {subscription} --to {subscriber.target}",
         soft_wrap=True,
     )
