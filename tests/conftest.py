@@ -104,3 +104,18 @@ def store(request, tmp_path):
         opened = open_store(request.getfixturevalue("postgres_store_url"))
     yield opened
     opened.close()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the figures that tests recorded with `record_property("figure", ...)`."""
+    told = [
+        value
+        for report in terminalreporter.stats.get("passed", [])
+        if report.when == "call"
+        for name, value in report.user_properties
+        if name == "figure"
+    ]
+    if told:
+        terminalreporter.section("figures")
+        for line in sorted(told):
+            terminalreporter.line(line)

@@ -78,7 +78,7 @@ def history(request, tmp_path):
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=NAMES, indirect=True)
-def test_each_state_ends_as_expected_when_every_hold_is_released(history, tmp_path):
+def test_each_state_ends_as_expected_when_every_hold_is_released(history, tmp_path, record_property):
     told, published = [], []
     for (name, checked, version), expected in zip(
         history.check_all(release=True), history.expected["states"], strict=True
@@ -100,7 +100,8 @@ def test_each_state_ends_as_expected_when_every_hold_is_released(history, tmp_pa
         assert told[-1] == {key: expected[key] for key in told[-1]} | {"counts": counts}
         if checked.outcome in ("released", "held"):
             published.append(version.number)
-    _check_chain(tmp_path / "home" / "files", history.dataset_id, published)
+    followed = _check_chain(tmp_path / "home" / "files", history.dataset_id, published)
+    record_property("figure", f"{history.dataset_id}: {followed} versions follow exactly from the one before")
 
 
 def _schema_change(checked, version):
@@ -127,7 +128,7 @@ def _check_chain(files, dataset_id, numbers):
         if not versions[number].manifest["resyncRequired"]:
             versions[number].check_follows(versions[before])
             followed += 1
-    print(f"{dataset_id}: {followed} versions follow from the one before")
+    return followed
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=NAMES, indirect=True)
