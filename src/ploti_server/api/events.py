@@ -13,7 +13,7 @@ from ploti_server.api.documented import answers
 from ploti_server.api.links import Context
 from ploti_server.api.queries import Limit500
 from ploti_server.api.routes import Routes, caller_of
-from ploti_server.api.shapes import event_shape
+from ploti_server.domain.events import wire_event
 from ploti_server.domain.log import LogEnds, read_types, start_of
 from ploti_server.pipeline.subscriptions import owned_subscription
 
@@ -39,7 +39,7 @@ def event_routes(context: Context) -> APIRouter:
         last = events[-1].number if len(events) == limit else ends.newest
         base = context.base(request)
         page: event_contract.EventPage = {
-            "events": [event_shape(event, base) for event in events],
+            "events": [wire_event(event, base) for event in events],
             "nextCursor": event_id(last),
         }
         return read_answer(request, page)

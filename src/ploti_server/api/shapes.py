@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-from ploti.contract import events as event_contract
 from ploti.contract import resources
 from ploti.contract.files import GEOMETRY, SRID
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.events import LoggedEvent
 from ploti_server.domain.places import place_named
 from ploti_server.domain.schema import Schema
 from ploti_server.domain.status import Standing, status_of
@@ -138,18 +136,4 @@ def subscription_shape(subscription: Subscription) -> resources.Subscription:
         "revision": subscription.revision,
         "createdAt": wire_time(subscription.created_at),
         "updatedAt": wire_time(subscription.updated_at),
-    }
-
-
-def event_shape(event: LoggedEvent, base: str) -> event_contract.Event:
-    """Shape an event; the paths in its links become addresses under `base` (D7.7)."""
-    data = dict(event.data)
-    if "links" in data:
-        data["links"] = {name: base + path for name, path in data["links"].items()}
-    return {
-        "id": event_contract.event_id(event.number),
-        "type": event.type,
-        "timestamp": wire_time(event.timestamp),
-        "subscriptionId": event.subscription_id,
-        "data": data,
     }

@@ -32,6 +32,20 @@ class LoggedEvent:
     data: dict[str, Any]
 
 
+def wire_event(event: LoggedEvent, base: str) -> wire.Event:
+    """Write an event as the log and webhooks give it; paths in its links become addresses under `base` (D7.7)."""
+    data = dict(event.data)
+    if "links" in data:
+        data["links"] = {name: base + path for name, path in data["links"].items()}
+    return {
+        "id": wire.event_id(event.number),
+        "type": event.type,
+        "timestamp": wire_time(event.timestamp),
+        "subscriptionId": event.subscription_id,
+        "data": data,
+    }
+
+
 def _links(version: Version) -> dict[str, str]:
     base = f"/v1/feeds/datasets/{version.dataset_id}"
     return {"version": f"{base}/versions/{version.number}", "schema": f"{base}/schema?version={version.number}"}
