@@ -16,6 +16,8 @@ import pyarrow as pa
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.domain.idempotency import Remembered
+from ploti_server.domain.limits import Counted
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
@@ -137,6 +139,12 @@ class WorkspaceRecords(Protocol):
     def all(self) -> tuple[Workspace, ...]:
         """List workspaces by name."""
 
+    def lock(self, workspace_id: str) -> None:
+        """Lock a workspace's row until the transaction ends, waiting for whoever has it.
+
+        Whatever changes its coverage or the set of its subscriptions takes this first.
+        """
+
     def put(self, workspace: Workspace) -> None:
         """Insert or replace a workspace; raises `NameTaken` where another has the name."""
 
@@ -207,11 +215,27 @@ class EventRecords(Protocol):
     ) -> tuple[LoggedEvent, ...]:
         """List events with a higher number, in order."""
 
+    def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
+        """List each dataset's last event of these types with a number up to `through`, by dataset."""
+
     def newest(self, subscription_id: str) -> int:
         """Give the number of the newest event ever, 0 where there was none."""
 
     def oldest(self, subscription_id: str) -> int | None:
         """Give the number of the oldest event kept, None where none is."""
+
+
+class IdempotencyRecords(Protocol):
+    """First answers to Idempotency-Keys (D8.2)."""
+
+    def get(self, workspace_id: str, route: str, key: str) -> Remembered | None:
+        """Find the first answer to a key, one kept too long as well."""
+
+    def put(self, remembered: Remembered) -> None:
+        """Insert or replace the answer to a key."""
+
+    def forget(self, workspace_id: str, before: datetime) -> None:
+        """Delete a workspace's answers that were first given before a moment or at it."""
 
 
 class SecretRecords(Protocol):
@@ -237,6 +261,8 @@ class Records(Protocol):
     @property
     def events(self) -> EventRecords: ...
     @property
+    def idempotency(self) -> IdempotencyRecords: ...
+    @property
     def secrets(self) -> SecretRecords: ...
 
 
@@ -248,6 +274,13 @@ class Store(Protocol):
 
     def write(self) -> AbstractContextManager[Records]:
         """Open a transaction: committed at the end of the block, rolled back by an exception."""
+
+    def count_calls(self, key_id: str, names: Sequence[str], now: datetime) -> tuple[Counted, ...]:
+        """Add a call to a key's counters and give them, exactly, whoever else counts on this store (D8.5).
+
+        A counter's window opens with its first call. Counting is apart from the store's transactions: it waits for
+        none, and a crash of the machine may reset it.
+        """
 
 
 @dataclass(frozen=True)

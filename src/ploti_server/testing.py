@@ -16,6 +16,8 @@ import msgspec
 from ploti_server.domain.checks import Check, CheckStatus, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.domain.idempotency import Remembered
+from ploti_server.domain.limits import WINDOW, Counted
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
@@ -158,6 +160,7 @@ class _State:
     counters: dict[str, int] = field(default_factory=dict)
     joined: dict[str, frozenset[str]] = field(default_factory=dict)
     events: dict[str, tuple[LoggedEvent, ...]] = field(default_factory=dict)
+    remembered: dict[tuple[str, str, str], Remembered] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     locked_elsewhere: frozenset[str] = frozenset()
     writable: bool = False
@@ -337,6 +340,9 @@ class _Workspaces:
     def all(self) -> tuple[Workspace, ...]:
         return tuple(sorted(self._state.workspaces.values(), key=lambda w: w.name))
 
+    def lock(self, workspace_id: str) -> None:  # noqa: ARG002
+        self._state.changing()
+
     def put(self, workspace: Workspace) -> None:
         other = self.named(workspace.name)
         if other is not None and other.id != workspace.id:
@@ -348,6 +354,7 @@ class _Workspaces:
         state.workspaces.pop(workspace_id, None)
         state.members = {k: m for k, m in state.members.items() if m.workspace_id != workspace_id}
         state.keys = {k: key for k, key in state.keys.items() if key.workspace_id != workspace_id}
+        state.remembered = {k: one for k, one in state.remembered.items() if one.workspace_id != workspace_id}
         for subscription in _Subscriptions(state).of_workspace(workspace_id):
             _Subscriptions(state).remove(subscription.id)
 
@@ -445,11 +452,35 @@ class _Events:
         found = (e for e in log if e.number > number and (types is None or e.type in types))
         return tuple(found)[:limit]
 
+    def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
+        log = self._state.events.get(subscription_id, ())
+        last = {e.dataset_id: e for e in log if e.number <= through and e.type in types}
+        return tuple(event for _, event in sorted(last.items()))
+
     def newest(self, subscription_id: str) -> int:
         return self._state.counters.get(subscription_id, 0)
 
     def oldest(self, subscription_id: str) -> int | None:
         return next((e.number for e in self._state.events.get(subscription_id, ())), None)
+
+
+class _Idempotency:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def get(self, workspace_id: str, route: str, key: str) -> Remembered | None:
+        return self._state.remembered.get((workspace_id, route, key))
+
+    def put(self, remembered: Remembered) -> None:
+        _known(self._state.workspaces, remembered.workspace_id, "workspace")
+        name = (remembered.workspace_id, remembered.route, remembered.key)
+        self._state.changing().remembered[name] = _kept(remembered)
+
+    def forget(self, workspace_id: str, before: datetime) -> None:
+        state = self._state.changing()
+        old = [k for k, one in state.remembered.items() if k[0] == workspace_id and one.created_at <= before]
+        for name in old:
+            del state.remembered[name]
 
 
 class _Secrets:
@@ -470,6 +501,7 @@ class MemoryRecords:
     workspaces: _Workspaces
     subscriptions: _Subscriptions
     events: _Events
+    idempotency: _Idempotency
     secrets: _Secrets
 
 
@@ -481,6 +513,8 @@ class MemoryStore:
         self._turn = threading.Lock()
         self._writer: int | None = None
         self._busy: set[str] = set()
+        self._calls: dict[tuple[str, str], Counted] = {}
+        self._counting = threading.Lock()
 
     @contextmanager
     def read(self) -> Iterator[MemoryRecords]:
@@ -500,6 +534,16 @@ class MemoryStore:
                 self._state = replace(state, writable=False)
             finally:
                 self._writer = None
+
+    def count_calls(self, key_id: str, names: Sequence[str], now: datetime) -> tuple[Counted, ...]:
+        """Add a call to a key's counters and give them."""
+        with self._counting:
+            for name in names:
+                known = self._calls.get((key_id, name), Counted(name, 0, now))
+                is_open = now < known.ends <= now + 2 * WINDOW
+                before = known if is_open else Counted(name, 0, now + WINDOW)
+                self._calls[key_id, name] = replace(before, calls=before.calls + 1)
+            return tuple(self._calls[key_id, name] for name in names)
 
     @contextmanager
     def busy(self, subscription_id: str) -> Iterator[None]:
@@ -522,5 +566,6 @@ def _records(state: _State) -> MemoryRecords:
         _Workspaces(state),
         _Subscriptions(state),
         _Events(state),
+        _Idempotency(state),
         _Secrets(state),
     )

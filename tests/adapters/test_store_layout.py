@@ -21,6 +21,8 @@ from ploti_server.domain.settings import Settings
 
 DATASET = Dataset("ds_a", "A", SourceSpec("csv", "x"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+COUNTS = {"call_counts"}
+"""Tables of raw SQL: on SQLite they lie in a file of their own."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -41,8 +43,10 @@ def test_migrations_make_exactly_the_tables(empty_url):
     open_store(empty_url).close()
     engine = engine_of(empty_url)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-        assert set(inspect(connection).get_table_names()) == {*metadata.tables, "alembic_version"}
+        options = {"include_name": lambda name, *_: name not in COUNTS}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+        counts = COUNTS if engine.dialect.name == "postgresql" else set()
+        assert set(inspect(connection).get_table_names()) == {*metadata.tables, *counts, "alembic_version"}
     engine.dispose()
 
 
@@ -70,7 +74,7 @@ def test_layout_of_a_newer_program_is_refused_and_left_alone(empty_url):
     engine = engine_of(empty_url)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(UnknownLayout, match="layout 9999, this program knows layouts up to 0001; install the newer"):
+    with pytest.raises(UnknownLayout, match="layout 9999, this program knows layouts up to 0002; install the newer"):
         open_store(empty_url)
     with engine.connect() as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "9999"

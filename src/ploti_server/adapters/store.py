@@ -5,9 +5,10 @@ so that none has to upgrade. PostgreSQL: reads are one repeatable snapshot, writ
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from ploti_server.adapters import migrations
+from ploti_server.adapters.store_calls import PostgresCalls, SqliteCalls
 from ploti_server.adapters.store_records import SqlCatalog, SqlChecks, SqlVersions
+from ploti_server.adapters.store_records_limits import SqlIdempotency
 from ploti_server.adapters.store_records_workspaces import SqlEvents, SqlSecrets, SqlSubscriptions, SqlWorkspaces
 from ploti_server.adapters.store_transaction import Transaction
+from ploti_server.domain.limits import Counted
 
 _WRITES = "ploti_writes"
 _INHERITED: list[Engine] = []
@@ -34,6 +38,7 @@ class SqlRecords:
     workspaces: SqlWorkspaces
     subscriptions: SqlSubscriptions
     events: SqlEvents
+    idempotency: SqlIdempotency
     secrets: SqlSecrets
 
 
@@ -43,6 +48,7 @@ class SqlStore:
     def __init__(self, url: URL) -> None:
         self._url = url
         self._made = _engine(url)
+        self._calls = _calls(url, self._made)
         self._pid = os.getpid()
 
     @contextmanager
@@ -59,6 +65,11 @@ class SqlStore:
         with self._connect_to_write() as connection:
             yield _records(Transaction(connection, writable=True))
 
+    def count_calls(self, key_id: str, names: Sequence[str], now: datetime) -> tuple[Counted, ...]:
+        """Add a call to a key's counters and give them (D8.5)."""
+        self._engine()
+        return self._calls.count(key_id, names, now)
+
     def migrate(self) -> None:
         """Bring the tables to this program's layout; raises `migrations.UnknownLayout` for a newer one."""
         with self._engine().connect() as connection:
@@ -70,6 +81,7 @@ class SqlStore:
     def close(self) -> None:
         """Close the connections of this process."""
         self._engine().dispose()
+        self._calls.close()
 
     @contextmanager
     def _connect_to_write(self) -> Iterator[Connection]:
@@ -82,6 +94,7 @@ class SqlStore:
         if self._pid != os.getpid():
             _INHERITED.append(self._made)
             self._made, self._pid = _engine(self._url), os.getpid()
+            self._calls = _calls(self._url, self._made)
         return self._made
 
 
@@ -115,8 +128,17 @@ def _records(transaction: Transaction) -> SqlRecords:
         SqlWorkspaces(transaction),
         SqlSubscriptions(transaction),
         SqlEvents(transaction),
+        SqlIdempotency(transaction),
         SqlSecrets(transaction),
     )
+
+
+def _calls(url: URL, engine: Engine) -> PostgresCalls | SqliteCalls:
+    """Count calls beside the metadata: on SQLite in a file of its own, so that counting never waits for a release."""
+    if url.get_backend_name() == "sqlite":
+        file = Path(url.database or "")
+        return SqliteCalls(file.with_name(f"{file.stem}-calls{file.suffix}"))
+    return PostgresCalls(engine)
 
 
 def _read_options(url: URL) -> dict[str, Any]:

@@ -32,6 +32,10 @@ class SqlWorkspaces:
         rows = self._in.rows(select(tables.workspaces).order_by(tables.workspaces.c.name))
         return tuple(WORKSPACE.value(row) for row in rows)
 
+    def lock(self, workspace_id: str) -> None:
+        ids = tables.workspaces.c.id
+        self._in.locked(select(ids).where(ids == workspace_id))
+
     def put(self, workspace: Workspace) -> None:
         row = WORKSPACE.row(workspace)
         try:
@@ -159,6 +163,17 @@ class SqlEvents:
         if types is not None:
             query = query.where(c.type.in_(list(types)))
         return tuple(logged_event(row) for row in self._in.rows(query.order_by(c.number).limit(limit)))
+
+    def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
+        c = tables.events.c
+        last = (
+            select(func.max(c.number).label("number"))
+            .where(c.subscription_id == subscription_id, c.number <= through, c.type.in_(list(types)))
+            .group_by(c.dataset_id)
+            .subquery()
+        )
+        query = select(tables.events).join(last, c.number == last.c.number).where(c.subscription_id == subscription_id)
+        return tuple(logged_event(row) for row in self._in.rows(query.order_by(c.dataset_id)))
 
     def newest(self, subscription_id: str) -> int:
         c = tables.counters.c

@@ -167,6 +167,18 @@ events = Table(
     Column("timestamp", Moment, nullable=False),
     Column("data", Text, nullable=False),
 )
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("workspace_id", NAME, _of("workspaces", cascade=True), primary_key=True),
+    Column("route", NAME, primary_key=True),
+    Column("key", NAME, primary_key=True),
+    Column("body_hash", NAME, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Index(None, "workspace_id", "created_at"),
+)
 secrets = Table(
     "secrets",
     metadata,

@@ -17,6 +17,7 @@ from ploti_server.adapters import store_tables as tables
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.events import LoggedEvent
+from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.schema import KnownColumn, Schema
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version
@@ -108,6 +109,7 @@ WORKSPACE = Shape(Workspace, tables.workspaces)
 MEMBER = Shape(Member, tables.members)
 API_KEY = Shape(ApiKey, tables.api_keys)
 SUBSCRIPTION = Shape(Subscription, tables.subscriptions)
+REMEMBERED = Shape(Remembered, tables.idempotency)
 
 
 def logged_event(row: Row[Any]) -> LoggedEvent:

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0001"
+HEAD = "0002"
 """The layout that this program reads and writes."""
 
-KNOWN = ("0001",)
+KNOWN = ("0001", "0002")
 """All layouts that this program can start from."""
 
 _LOCK = 7_081_004_773
