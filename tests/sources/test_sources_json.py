@@ -1,6 +1,7 @@
 """JSON, newline JSON and GeoJSON: where records are, kinds of values, shapes (D2.10, D14; F017, F023, F060)."""
 
 import gzip
+import itertools
 import json
 
 import numpy as np
@@ -11,7 +12,7 @@ from ploti_server.domain.datasets import Dataset, GeometryColumns, SourceSpec
 from ploti_server.domain.states import StateUnreadable
 from ploti_server.rows.raw import Kind
 from ploti_server.sources import open_state
-from ploti_server.sources.json_records import NO_OBJECT
+from ploti_server.sources.json_records import FORMS_MOST, NO_OBJECT
 from ploti_server.sources.json_stream import JsonStream
 
 
@@ -99,9 +100,22 @@ def test_a_state_without_records_says_nothing_about_columns(opened, content, rec
 
 
 def test_columns_are_members_that_some_record_has(opened):
-    raw = opened('[{"a": 1}, {"b": null, "a": null}]')
+    raw = opened('[{"a": 1}, {"a": null, "b": null}]')
     assert [(c.name, c.position, c.optional) for c in raw.columns] == [("a", 1, False), ("b", 2, True)]
     assert raw.by_member
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_the_order_of_columns_does_not_hang_on_the_order_of_records(opened, order):
+    records = [{"a": 1, "b": 2, "d": 4}, {"d": 4}, {"a": 1, "b": 2, "c": 3, "d": 4}, {"a": 1, "e": 5}]
+    raw = opened(json.dumps([records[at] for at in order]))
+    assert [column.name for column in raw.columns] == ["a", "b", "e", "c", "d"]
+
+
+def test_columns_of_more_forms_of_records_than_are_kept_are_counted_right(opened):
+    raw = opened(json.dumps([{"a": 1, f"x{number}": 1} for number in range(FORMS_MOST + 2)] + [{"a": 1}]))
+    assert len(raw.columns) == FORMS_MOST + 3
+    assert [(c.name, c.optional) for c in raw.columns[:2]] == [("a", False), ("x0", True)]
 
 
 KINDS = [
@@ -243,7 +257,7 @@ def test_the_crs_that_a_collection_names(opened, members, crs):
     ("features", "names"),
     [
         ([feature(POINT, {"x": 1}, id=5)], ["x", "id"]),
-        ([feature(POINT, {"x": 1}, id=5), feature(POINT, {"id": 2})], ["x", "feature_id", "id"]),
+        ([feature(POINT, {"x": 1}, id=5), feature(POINT, {"id": 2})], ["id", "x", "feature_id"]),
         (
             [feature(POINT, {"geometry": "lot line", "id": "x", "OBJECTID": 1}, id=1)],
             ["geometry", "id", "OBJECTID", "feature_id"],

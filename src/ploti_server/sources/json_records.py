@@ -21,6 +21,7 @@ from ploti_server.sources.json_stream import JsonStream, LongDigits
 BATCH_ROWS: Final = 20_000
 BATCH_CHARACTERS: Final = 16 << 20
 SHOWN: Final = 1_000
+FORMS_MOST: Final = 10_000
 
 NO_OBJECT: Final = "record is no object: left out"
 FEATURE_ID: Final = "\0id"
@@ -208,23 +209,44 @@ def _reach(value: Any, path: tuple[str, ...]) -> Any:
 
 @dataclass
 class _Seen:
-    """What one reading found: how many records have each member."""
+    """What one reading found: how many records have each member, and its last place in any of them."""
 
-    members: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    places: dict[str, int] = field(default_factory=dict)
+    forms: Counter[tuple[str, ...]] = field(default_factory=Counter)
     records: int = 0
     strange: int = 0
 
+    def take(self, record: Record) -> None:
+        """Count a record in; those with the same members are counted as one form first."""
+        self.records += 1
+        self.forms[tuple(record)] += 1
+        if len(self.forms) > FORMS_MOST:
+            self._fold()
+
+    def _fold(self) -> None:
+        for form, count in self.forms.items():
+            for place, id_ in enumerate(form):
+                self.counts[id_] += count
+                self.places[id_] = max(place, self.places.get(id_, 0))
+        self.forms.clear()
+
     def columns(self) -> tuple[SourceColumn, ...]:
-        """Give the columns in order of first appearance; one that some record left out is optional."""
+        """Give the columns as the fullest records order them, whatever the order of records (D4.1).
+
+        One that some record left out is optional.
+        """
+        self._fold()
+        ordered = sorted(self.counts, key=lambda id_: (self.places[id_], -self.counts[id_], id_))
         return tuple(
-            SourceColumn(id_, self._name(id_), position, optional=count < self.records)
-            for position, (id_, count) in enumerate(self.members.items(), start=1)
+            SourceColumn(id_, self._name(id_), position, optional=self.counts[id_] < self.records)
+            for position, id_ in enumerate(ordered, start=1)
         )
 
     def _name(self, id_: str) -> str:
         """A feature's own id is `id`, unless a property is called so (D2.10)."""
         if id_ == FEATURE_ID:
-            return "feature_id" if "id" in self.members else "id"
+            return "feature_id" if "id" in self.counts else "id"
         return plain_text(id_)
 
 
@@ -235,8 +257,7 @@ def _look_through(content: Content, layout: _Layout, paths: Paths) -> _Seen:
         if record is None:
             seen.strange += 1
         else:
-            seen.records += 1
-            seen.members.update(record.keys())
+            seen.take(record)
     return seen
 
 
