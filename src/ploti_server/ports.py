@@ -17,6 +17,7 @@ from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.events import LoggedEvent, NewEvent
 from ploti_server.domain.idempotency import Remembered
+from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.limits import Counted
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
@@ -379,7 +380,7 @@ class Judgement:
 class MatchingAgent(Protocol):
     """Judges whether two records are the same (D4.8)."""
 
-    def judge(self, dataset: Dataset, pairs: Sequence[Pair]) -> tuple[Judgement, ...] | None:
+    def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:
         """Answer about the pairs, in any order and possibly fewer; None where the answer comes later."""
 
 

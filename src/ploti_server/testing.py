@@ -18,6 +18,7 @@ from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.events import LoggedEvent, NewEvent
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import WINDOW, Counted
+from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
@@ -70,7 +71,12 @@ class FakeAgent:
         self.silent = silent
         self.asked: list[tuple[Pair, ...]] = []
 
-    def judge(self, dataset: Dataset, pairs: Sequence[Pair]) -> tuple[Judgement, ...] | None:  # noqa: ARG002
+    def judge(
+        self,
+        dataset: Dataset,  # noqa: ARG002
+        pairs: Sequence[Pair],
+        evidence: Evidence,  # noqa: ARG002
+    ) -> tuple[Judgement, ...] | None:
         """Answer about the pairs that the function judges; None while silent."""
         self.asked.append(tuple(pairs))
         if self.silent:

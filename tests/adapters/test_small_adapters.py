@@ -8,6 +8,7 @@ from tests.adapters.store_rows import NOW, WORKSPACE, dataset, subscription
 from ploti_server.adapters.agents import NobodyJudges
 from ploti_server.adapters.clock import SystemClock
 from ploti_server.adapters.plans import StoredPlans
+from ploti_server.domain.evidence import Evidence
 from ploti_server.ports import Judgement, Pair, PlanUnavailable
 from ploti_server.testing import FakeAgent, FakePlans, FixedClock, MemoryStore
 
@@ -47,15 +48,15 @@ def test_fake_plan_may_be_unavailable():
 
 
 def test_nobody_judges_at_once():
-    assert NobodyJudges().judge(dataset("ds_a"), PAIRS) == ()
+    assert NobodyJudges().judge(dataset("ds_a"), PAIRS, Evidence({})) == ()
 
 
 def test_fake_agent_judges_some_pairs_or_answers_later():
     same = Judgement("2", True, 0.9)
     agent = FakeAgent(lambda pair: same if pair.pair_id == "2" else None)
-    assert agent.judge(dataset("ds_a"), PAIRS) == (same,)
+    assert agent.judge(dataset("ds_a"), PAIRS, Evidence({})) == (same,)
     agent.silent = True
-    assert agent.judge(dataset("ds_a"), PAIRS[:1]) is None
+    assert agent.judge(dataset("ds_a"), PAIRS[:1], Evidence({})) is None
     assert agent.asked == [PAIRS, PAIRS[:1]]
 
 

@@ -74,7 +74,14 @@ class Story:
         with DuckDBEngine(512, self.threads).work(folder) as tables:
             state = read_state(tables)
             matched = match_records(
-                tables, dataset, self.epoch, state, self.basis, self.judge, version=number, ledger=self.ledger
+                tables,
+                dataset,
+                self.epoch,
+                state,
+                self.basis,
+                lambda pairs, evidence: self.judge(pairs),
+                version=number,
+                ledger=self.ledger,
             )
             if isinstance(matched, Waiting):
                 return matched

@@ -17,6 +17,7 @@ from typing import Any, Final
 from ploti.contract.digest import Digest
 from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.holds import Facts, reasons, review
 from ploti_server.domain.release import resync_reason
 from ploti_server.domain.schema import SchemaChange, SchemaVersion, change_between, next_version
@@ -178,8 +179,8 @@ def _judge(ports: Ports, dataset: Dataset, check: Check) -> tuple[int, Any]:
     """Give the number of this ask and what to ask: after two asks without an answer nobody is asked (D4.9)."""
     asked = int(check.facts.get("asks", 0)) + 1
 
-    def judge(pairs: Sequence[Pair]) -> Sequence[Judgement] | None:
-        return () if asked > ASKS else ports.agent.judge(dataset, pairs)
+    def judge(pairs: Sequence[Pair], evidence: Evidence) -> Sequence[Judgement] | None:
+        return () if asked > ASKS else ports.agent.judge(dataset, pairs, evidence)
 
     return asked, judge
 

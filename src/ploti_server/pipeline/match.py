@@ -5,7 +5,6 @@ Gather: the tables `new` and `rejects`, the previous snapshot, the ledger. Left 
 and ledger) and `compare.py` (what changed).
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,16 @@ from ploti_server.domain.matching import Side, first_plan, plan_matching
 from ploti_server.domain.schema import Schema
 from ploti_server.domain.states import StateRead
 from ploti_server.domain.versions import Counts
-from ploti_server.pipeline.ask import Waiting, ask
+from ploti_server.pipeline.ask import Judge, Waiting, ask
 from ploti_server.pipeline.compare import compare
 from ploti_server.pipeline.find import Search, find
 from ploti_server.pipeline.identify import identify
-from ploti_server.ports import Judgement, Pair, Tables
+from ploti_server.ports import Tables
 from ploti_server.rows.canonical import json_value
 from ploti_server.rows.facts import REJECTED_ROWS, count_facts, state_facts
 from ploti_server.rows.ledger import LEDGER_SCHEMA
 
 __all__ = ["Basis", "Matched", "Waiting", "match_records"]
-
-Judge = Callable[[Sequence[Pair]], Sequence[Judgement] | None]
 
 
 @dataclass(frozen=True)

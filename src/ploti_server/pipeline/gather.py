@@ -1,0 +1,61 @@
+"""Gathers evidence for the matching agent out of the version before and what other steps matched (D4.8)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ploti.contract.files import RECORD_ID
+from ploti_server.domain.evidence import Evidence, Values
+from ploti_server.domain.matching import own_types
+from ploti_server.pipeline.find import Found, Search
+from ploti_server.rows import evidence
+
+
+def gather_evidence(search: Search, found: Found, olds: Mapping[int, Values], news: Mapping[int, Values]) -> Evidence:
+    """Gather what the version before tells about the records in the table `ask_pairs`, given by their places."""
+    tables, columns = search.tables, search.plan.compared
+    types = own_types(search.new.schema)
+    tables.keep("evidence_probes", evidence.probes(columns))
+    for place, name in enumerate(columns):
+        tables.keep(f"evidence_held_{place}", evidence.held(name))
+    tables.keep("evidence_near", evidence.resembling(columns, found.left_old))
+    return Evidence(
+        columns={name: types[name] for name in columns},
+        rows=search.old.rows if search.old else 0,
+        left_old=found.old_count,
+        left_new=found.new_count,
+        held={name: _held(search, place) for place, name in enumerate(columns)},
+        apart=_apart(search, {"old": olds, "new": news, "sample": _sampled(search)}),
+        same=_same(search, found),
+    )
+
+
+def _held(search: Search, place: int) -> dict[Any, int]:
+    read = search.tables.query(f"SELECT h._value, h._held FROM evidence_held_{place} h")
+    return {row["_value"]: row["_held"] for batch in read for row in batch.to_pylist()}
+
+
+def _sampled(search: Search) -> dict[int, Values]:
+    read = search.tables.query(evidence.sampled_rows(search.plan.compared))
+    return {row["_place"]: row for batch in read for row in batch.to_pylist()}
+
+
+def _apart(search: Search, probes: Mapping[str, Mapping[int, Values]]) -> tuple[tuple[Values, Values], ...]:
+    read = search.tables.query(evidence.resembling_rows(search.plan.compared))
+    others = {row[RECORD_ID]: row for batch in read for row in batch.to_pylist()}
+    pairs = []
+    for batch in search.tables.query(evidence.resembling_pairs()):
+        for row in batch.to_pylist():
+            pairs.append((probes[row["_side"]][row["_place"]], others[row[RECORD_ID]]))
+    return tuple(pairs)
+
+
+def _same(search: Search, found: Found) -> tuple[tuple[Values, Values], ...]:
+    if not found.compared:
+        return ()
+    columns = search.plan.compared
+    pairs = []
+    for batch in search.tables.query(evidence.same_rows(found.compared, columns)):
+        for row in batch.to_pylist():
+            sides = [{name: row[f"{side}_{n}"] for n, name in enumerate(columns)} for side in ("old", "new")]
+            pairs.append((sides[0], sides[1]))
+    return tuple(pairs)
