@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
+from ploti_server.domain.deliveries import Answer, Delivery
 from ploti_server.domain.events import LoggedEvent, NewEvent
-from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.evidence import Evidence
+from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import Counted
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.domain.webhooks import Webhook
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
 from ploti_server.rows.raw import RawState
 
@@ -209,7 +211,10 @@ class EventRecords(Protocol):
     """The gapless log of each subscription (D7.2)."""
 
     def append(self, subscription_id: str, events: Sequence[NewEvent], now: datetime) -> tuple[LoggedEvent, ...]:
-        """Append events with the next numbers, from the subscription's counter row, locked here."""
+        """Append events with the next numbers, from the subscription's counter row, locked here.
+
+        Their deliveries to the subscription's webhooks are queued in the same transaction (D7.1).
+        """
 
     def after(
         self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None
@@ -239,6 +244,50 @@ class IdempotencyRecords(Protocol):
         """Delete a workspace's answers that were first given before a moment or at it."""
 
 
+class WebhookRecords(Protocol):
+    """Webhooks of workspaces."""
+
+    def get(self, webhook_id: str) -> Webhook | None:
+        """Find a webhook."""
+
+    def lock(self, webhook_id: str) -> Webhook | None:
+        """Find a webhook and lock it until the transaction ends."""
+
+    def of_workspace(self, workspace_id: str) -> tuple[Webhook, ...]:
+        """List a workspace's webhooks, oldest first."""
+
+    def put(self, webhook: Webhook) -> None:
+        """Insert or replace a webhook; a webhook that is off lets none of its deliveries wait."""
+
+    def remove(self, webhook_id: str) -> None:
+        """Delete a webhook with its deliveries."""
+
+
+class DeliveryRecords(Protocol):
+    """Deliveries of logged events to webhooks; they go with their event or webhook."""
+
+    def get(self, delivery_id: str) -> Delivery | None:
+        """Find a delivery."""
+
+    def of_webhook(
+        self, webhook_id: str, limit: int, before: int | None = None, status: str | None = None
+    ) -> tuple[Delivery, ...]:
+        """List a webhook's deliveries of events with a number below `before`, newest event first."""
+
+    def put(self, delivery: Delivery) -> None:
+        """Replace a delivery."""
+
+    def is_any_due(self, now: datetime) -> bool:
+        """Tell whether `claim` could find something."""
+
+    def claim(self, owner: str, now: datetime, until: datetime, limit: int, per_webhook: int) -> tuple[Delivery, ...]:
+        """Lease due deliveries of webhooks that are on, up to `limit`.
+
+        At most `per_webhook` of one webhook are leased at a time, one where it is failing, and one of each dataset; the
+        lowest event numbers go first, and each webhook's first before another's second.
+        """
+
+
 class SecretRecords(Protocol):
     """Secrets shared by all processes on one store."""
 
@@ -263,6 +312,10 @@ class Records(Protocol):
     def events(self) -> EventRecords: ...
     @property
     def idempotency(self) -> IdempotencyRecords: ...
+    @property
+    def webhooks(self) -> WebhookRecords: ...
+    @property
+    def deliveries(self) -> DeliveryRecords: ...
     @property
     def secrets(self) -> SecretRecords: ...
 
@@ -395,11 +448,29 @@ class Plans(Protocol):
         """Give the topics that the plan opens, None for all; raises `PlanUnavailable`."""
 
 
+class Sender(Protocol):
+    """Sends one request to a receiver that a stranger chose (D9.1)."""
+
+    def send(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """POST a body and tell what came back, within 15 seconds in all; never raises for what a receiver does."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What webhooks need: a sender, the key that secrets are derived from, and the address that links carry (D7.7)."""
+
+    sender: Sender
+    key: bytes
+    public_url: str
+    allow_loopback: bool = False
+
+
 @dataclass(frozen=True)
 class Ports:
     """Everything that the pipeline and the API reach out through.
 
     `reach` is called with the name of each step that a crash must survive; tests stop the process there.
+    `hooks` None: this process neither makes webhooks nor sends to them; their deliveries are queued all the same.
     """
 
     store: Store
@@ -411,3 +482,4 @@ class Ports:
     home: Path
     open_state: Sources
     reach: Callable[[str], None] = lambda _: None
+    hooks: Hooks | None = None

@@ -3,7 +3,8 @@ same contract as the real ones. The engine needs none: DuckDB runs in the proces
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -15,13 +16,16 @@ import msgspec
 
 from ploti_server.domain.checks import Check, CheckStatus, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
+from ploti_server.domain.deliveries import Answer, Delivery, ended_with_webhook, queued
 from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import WINDOW, Counted
-from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.domain.webhooks import Webhook
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
+from ploti_server.pipeline.subscriptions import new_id
 from ploti_server.ports import FileStat, Judgement, NameTaken, Pair, PlanUnavailable
 
 T = TypeVar("T")
@@ -82,6 +86,19 @@ class FakeAgent:
         if self.silent:
             return None
         return tuple(judgement for pair in pairs if (judgement := self._judge(pair)) is not None)
+
+
+class FakeSender:
+    """`Sender` that answers what a given function says; `sent` keeps every request."""
+
+    def __init__(self, answer: Callable[[str, Mapping[str, str], bytes], Answer] | None = None) -> None:
+        self._answer = answer or (lambda *_: Answer(204))
+        self.sent: list[tuple[str, Mapping[str, str], bytes]] = []
+
+    def send(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Note the request and answer it."""
+        self.sent.append((url, headers, body))
+        return self._answer(url, headers, body)
 
 
 class MemoryFiles:
@@ -166,6 +183,8 @@ class _State:
     counters: dict[str, int] = field(default_factory=dict)
     joined: dict[str, frozenset[str]] = field(default_factory=dict)
     events: dict[str, tuple[LoggedEvent, ...]] = field(default_factory=dict)
+    webhooks: dict[str, Webhook] = field(default_factory=dict)
+    deliveries: dict[str, Delivery] = field(default_factory=dict)
     remembered: dict[tuple[str, str, str], Remembered] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     locked_elsewhere: frozenset[str] = frozenset()
@@ -411,6 +430,8 @@ class _Subscriptions:
         state.counters.pop(subscription_id, None)
         state.joined.pop(subscription_id, None)
         state.events.pop(subscription_id, None)
+        for webhook in [w for w in state.webhooks.values() if w.subscription_id == subscription_id]:
+            _Webhooks(state).remove(webhook.id)
 
     def try_lock(self, subscription_id: str) -> bool:
         state = self._state.changing()
@@ -449,6 +470,9 @@ class _Events:
         )
         state.counters[subscription_id] = logged[-1].number
         state.events[subscription_id] = state.events.get(subscription_id, ()) + logged
+        mine = [w for w in state.webhooks.values() if w.subscription_id == subscription_id]
+        for delivery in queued(mine, logged, lambda: new_id("msg_"), now):
+            state.deliveries[delivery.id] = _kept(delivery)
         return logged
 
     def after(
@@ -468,6 +492,81 @@ class _Events:
 
     def oldest(self, subscription_id: str) -> int | None:
         return next((e.number for e in self._state.events.get(subscription_id, ())), None)
+
+
+class _Webhooks:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def get(self, webhook_id: str) -> Webhook | None:
+        return self._state.webhooks.get(webhook_id)
+
+    def lock(self, webhook_id: str) -> Webhook | None:
+        return self._state.changing().webhooks.get(webhook_id)
+
+    def of_workspace(self, workspace_id: str) -> tuple[Webhook, ...]:
+        own = (w for w in self._state.webhooks.values() if w.workspace_id == workspace_id)
+        return tuple(sorted(own, key=lambda w: (w.created_at, w.id)))
+
+    def put(self, webhook: Webhook) -> None:
+        _known(self._state.workspaces, webhook.workspace_id, "workspace")
+        _known(self._state.subscriptions, webhook.subscription_id, "subscription")
+        state = self._state.changing()
+        state.webhooks[webhook.id] = _kept(webhook)
+        if webhook.off_at is not None:
+            waiting = [d for d in state.deliveries.values() if d.webhook_id == webhook.id and d.status == "pending"]
+            state.deliveries |= {d.id: ended_with_webhook(d) for d in waiting}
+
+    def remove(self, webhook_id: str) -> None:
+        state = self._state.changing()
+        state.webhooks.pop(webhook_id, None)
+        state.deliveries = {k: d for k, d in state.deliveries.items() if d.webhook_id != webhook_id}
+
+
+class _Deliveries:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def get(self, delivery_id: str) -> Delivery | None:
+        return self._state.deliveries.get(delivery_id)
+
+    def of_webhook(
+        self, webhook_id: str, limit: int, before: int | None = None, status: str | None = None
+    ) -> tuple[Delivery, ...]:
+        own = [d for d in self._state.deliveries.values() if d.webhook_id == webhook_id and status in (None, d.status)]
+        below = [d for d in own if before is None or d.number < before]
+        return tuple(sorted(below, key=lambda d: -d.number)[:limit])
+
+    def put(self, delivery: Delivery) -> None:
+        _known(self._state.deliveries, delivery.id, "delivery")
+        self._state.changing().deliveries[delivery.id] = _kept(delivery)
+
+    def is_any_due(self, now: datetime) -> bool:
+        return any(self._is_due(d, now) for d in self._state.deliveries.values())
+
+    def claim(self, owner: str, now: datetime, until: datetime, limit: int, per_webhook: int) -> tuple[Delivery, ...]:
+        state = self._state.changing()
+        leased = [d for d in state.deliveries.values() if d.lease_until is not None and d.lease_until > now]
+        busy = {(d.webhook_id, d.dataset_id) for d in leased}
+        taken = Counter(d.webhook_id for d in leased)
+        places: list[tuple[int, str]] = []
+        for delivery in sorted(state.deliveries.values(), key=lambda d: d.number):
+            pair = (delivery.webhook_id, delivery.dataset_id)
+            failing = state.webhooks[delivery.webhook_id].failing_since is not None
+            room = 1 if failing else per_webhook
+            if self._is_due(delivery, now) and pair not in busy and taken[delivery.webhook_id] < room:
+                busy.add(pair)
+                taken[delivery.webhook_id] += 1
+                places.append((taken[delivery.webhook_id], delivery.id))
+        chosen = [delivery_id for _, delivery_id in sorted(places)[:limit]]
+        claimed = [_kept(replace(state.deliveries[i], lease_owner=owner, lease_until=until)) for i in chosen]
+        state.deliveries |= {d.id: d for d in claimed}
+        return tuple(sorted(claimed, key=lambda d: (d.number, d.id)))
+
+    def _is_due(self, delivery: Delivery, now: datetime) -> bool:
+        due = delivery.due_at is not None and delivery.due_at <= now
+        free = delivery.lease_until is None or delivery.lease_until <= now
+        return due and free and self._state.webhooks[delivery.webhook_id].off_at is None
 
 
 class _Idempotency:
@@ -508,6 +607,8 @@ class MemoryRecords:
     subscriptions: _Subscriptions
     events: _Events
     idempotency: _Idempotency
+    webhooks: _Webhooks
+    deliveries: _Deliveries
     secrets: _Secrets
 
 
@@ -573,5 +674,7 @@ def _records(state: _State) -> MemoryRecords:
         _Subscriptions(state),
         _Events(state),
         _Idempotency(state),
+        _Webhooks(state),
+        _Deliveries(state),
         _Secrets(state),
     )

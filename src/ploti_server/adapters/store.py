@@ -19,6 +19,7 @@ from ploti_server.adapters import migrations
 from ploti_server.adapters.store_calls import PostgresCalls, SqliteCalls
 from ploti_server.adapters.store_records import SqlCatalog, SqlChecks, SqlVersions
 from ploti_server.adapters.store_records_limits import SqlIdempotency
+from ploti_server.adapters.store_records_webhooks import SqlDeliveries, SqlWebhooks
 from ploti_server.adapters.store_records_workspaces import SqlEvents, SqlSecrets, SqlSubscriptions, SqlWorkspaces
 from ploti_server.adapters.store_transaction import Transaction
 from ploti_server.domain.limits import Counted
@@ -39,6 +40,8 @@ class SqlRecords:
     subscriptions: SqlSubscriptions
     events: SqlEvents
     idempotency: SqlIdempotency
+    webhooks: SqlWebhooks
+    deliveries: SqlDeliveries
     secrets: SqlSecrets
 
 
@@ -129,6 +132,8 @@ def _records(transaction: Transaction) -> SqlRecords:
         SqlSubscriptions(transaction),
         SqlEvents(transaction),
         SqlIdempotency(transaction),
+        SqlWebhooks(transaction),
+        SqlDeliveries(transaction),
         SqlSecrets(transaction),
     )
 

@@ -8,6 +8,7 @@ from sqlalchemy import Select, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ploti_server.adapters import store_tables as tables
+from ploti_server.adapters.store_records_webhooks import queue
 from ploti_server.adapters.store_transaction import Transaction
 from ploti_server.adapters.store_values import API_KEY, MEMBER, SUBSCRIPTION, WORKSPACE, encode, logged_event
 from ploti_server.domain.events import LoggedEvent, NewEvent
@@ -141,6 +142,7 @@ class SqlEvents:
             for offset, event in enumerate(events)
         )
         self._in.insert(tables.events, [vars(event) | {"data": encode(event.data)} for event in logged])
+        queue(self._in, subscription_id, logged, now)
         return logged
 
     def _take_numbers(self, subscription_id: str, count: int) -> int:

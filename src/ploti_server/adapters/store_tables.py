@@ -10,6 +10,7 @@ from sqlalchemy import (
     Column,
     Dialect,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -166,6 +167,43 @@ events = Table(
     Column("dataset_id", NAME, nullable=False),
     Column("timestamp", Moment, nullable=False),
     Column("data", Text, nullable=False),
+)
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("workspace_id", NAME, _of("workspaces", cascade=True), nullable=False),
+    Column("subscription_id", NAME, _of("subscriptions", cascade=True), nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("failing_since", Moment),
+    Column("off_at", Moment),
+    _rest(),
+    Index(None, "workspace_id", "created_at"),
+    Index(None, "subscription_id"),
+)
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", NAME, primary_key=True),
+    Column("webhook_id", NAME, _of("webhooks", cascade=True), nullable=False),
+    Column("subscription_id", NAME, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("type", NAME, nullable=False),
+    Column("dataset_id", NAME, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("due_at", Moment),
+    Column("status", NAME, nullable=False),
+    Column("end_reason", NAME),
+    Column("lease_owner", NAME),
+    Column("lease_until", Moment),
+    _rest(),
+    ForeignKeyConstraint(
+        ["subscription_id", "number"], ["events.subscription_id", "events.number"], ondelete="CASCADE"
+    ),
+    UniqueConstraint("webhook_id", "number"),
+    Index(None, "subscription_id", "number"),
+    Index(None, "due_at"),
+    Index(None, "lease_until"),
 )
 idempotency = Table(
     "idempotency",

@@ -16,11 +16,13 @@ from sqlalchemy import Row, Table
 from ploti_server.adapters import store_tables as tables
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
+from ploti_server.domain.deliveries import Delivery
 from ploti_server.domain.events import LoggedEvent
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.schema import KnownColumn, Schema
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version
+from ploti_server.domain.webhooks import Webhook
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
 
 T = TypeVar("T")
@@ -110,6 +112,8 @@ MEMBER = Shape(Member, tables.members)
 API_KEY = Shape(ApiKey, tables.api_keys)
 SUBSCRIPTION = Shape(Subscription, tables.subscriptions)
 REMEMBERED = Shape(Remembered, tables.idempotency)
+WEBHOOK = Shape(Webhook, tables.webhooks)
+DELIVERY = Shape(Delivery, tables.deliveries)
 
 
 def logged_event(row: Row[Any]) -> LoggedEvent:
