@@ -96,12 +96,12 @@ class Story:
             random.Random(self.seed).shuffle(rows)
         shapes = schema.column("geometry") is not None
         arrow = pa.schema(
-            [("_row", pa.int64()), *([("_hilbert", pa.int64())] if shapes else [])]
+            [("_ploti_row", pa.int64()), *([("_ploti_hilbert", pa.int64())] if shapes else [])]
             + [(c.name, ARROW[c.type]) for c in schema.columns]
         )
         for place, row in enumerate(rows):
-            row["_row"] = place
-            row["_hilbert"] = None if row.get("geometry") is None else hash(row["geometry"]) % 1000
+            row["_ploti_row"] = place
+            row["_ploti_hilbert"] = None if row.get("geometry") is None else hash(row["geometry"]) % 1000
         table = pa.Table.from_pylist(rows, arrow)
         tables.map_batches("new", iter(table.to_batches(max_chunksize=7)), arrow)
         texts = {c.name: {canonical_value(row.get(c.name), c.type) for row in rows} for c in schema.columns}

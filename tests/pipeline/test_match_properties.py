@@ -89,7 +89,7 @@ def test_histories(key, history, seed):
 
 
 def _sorted(rows):
-    return sorted(tuple(sorted((k, repr(v)) for k, v in r.items() if k != "_hilbert")) for r in rows)
+    return sorted(tuple(sorted((k, repr(v)) for k, v in r.items() if k != "_ploti_hilbert")) for r in rows)
 
 
 @pytest.mark.parametrize("key", [["k"], []], ids=["keyed", "unkeyed"])

@@ -49,7 +49,7 @@ class Reader:
         self.previous, self.known = self.read.schema, self.read.known_columns
         new = self.tables.tables["new"]
         assert new.num_rows == self.read.rows
-        assert len(set(new["_row"].to_pylist())) == new.num_rows
+        assert len(set(new["_ploti_row"].to_pylist())) == new.num_rows
         assert [f.name for f in new.schema if f.name[0] != "_"] == [
             c.name for c in self.read.schema.columns if c.name[0] != "_"
         ]
@@ -198,7 +198,7 @@ def test_a_declared_type_never_retypes(read):
     assert state.rejects == {"value is no integer: left empty": 1}
     assert sorted(state.misnamed) == ["gone", "missing", "other"]
     assert [c.name for c in state.schema.columns if c.volatile] == ["w"]
-    assert read.tables.tables["new"].schema.names == ["_row", "v", "w"]
+    assert read.tables.tables["new"].schema.names == ["_ploti_row", "v", "w"]
     read("V,w,secret\nxyz,a,s\n", declared)
     assert read.change is None
 
@@ -319,7 +319,7 @@ def test_a_state_without_records_keeps_schema_and_key(read):
     before = read.previous
     state = read("[]", keyed)
     assert (state.schema, state.rows, read.change) == (before, 0, None)
-    assert read.tables.tables["new"].schema.names == ["_row", "_hilbert", "a", "x", "y", "geometry"]
+    assert read.tables.tables["new"].schema.names == ["_ploti_row", "_ploti_hilbert", "a", "x", "y", "geometry"]
 
 
 def test_a_first_state_without_records(read):
@@ -362,7 +362,7 @@ def test_points_from_columns(read):
     assert read.values("x") == [-81.5, None, None, 28.5, None]
     shapes = [wkb and shapely.from_wkb(wkb).wkt for wkb in read.values("geometry")]
     assert shapes == ["POINT (-81.5 28.5)", None, None, None, None]
-    assert [key is None for key in read.values("_hilbert")] == [False, True, True, True, True]
+    assert [key is None for key in read.values("_ploti_hilbert")] == [False, True, True, True, True]
     assert {(row, column) for row, column, _ in read.rejects()} == {(4, "geometry"), (5, "x")}
     geometry = state.schema.column("geometry")
     assert (geometry.type, geometry.geometry_type, geometry.nullable) == ("geometry", "Point", True)

@@ -18,10 +18,10 @@ QUERIES = {
     "repeated_rows": match.repeated_rows("repeated_new"),
     "null_keys": match.null_keys("new", NAMES[:2]),
     "pairs_by_key": match.pairs_by_key(NAMES[:1], NAMES),
-    "left_over": match.left_over("new", "_row", "by_key"),
-    "rows_of": match.rows_of("new", "_row", "chosen"),
-    "unusable_keys": match.unusable_keys("new", "_row", "repeated_new", NAMES[:2]),
-    "hashed": match.hashed("new", "_row", NAMES, TYPES),
+    "left_over": match.left_over("new", "_ploti_row", "by_key"),
+    "rows_of": match.rows_of("new", "_ploti_row", "chosen"),
+    "unusable_keys": match.unusable_keys("new", "_ploti_row", "repeated_new", NAMES[:2]),
+    "hashed": match.hashed("new", "_ploti_row", NAMES, TYPES),
     "repeated_content": match.repeated_content("a", "b"),
     "pairs_by_single_content": match.pairs_by_single_content("a", "b", "c"),
     "records_of_content": match.records_of_content("a", "b"),
@@ -49,15 +49,15 @@ QUERIES = {
     "numbered": ledger.numbered("l", keyed=True, volatile=NAMES[:1]),
     "contested": ledger.contested("t", "k"),
     "entries": ledger.entries(7),
-    "shapes_to_place": shape_pairs.shapes_to_place("r", "_row", "l"),
+    "shapes_to_place": shape_pairs.shapes_to_place("r", "_ploti_row", "l"),
     "near_pairs": shape_pairs.near_pairs(("a", "b"), ("c", "d"), ("e", "f")),
     "in_assigning_order": shape_pairs.in_assigning_order("p", "e", "r", ['t."a"']),
-    "places": candidates.places("h", "r", "_row", NAMES[:1], 20_000),
-    "values": candidates.values("r", "_row", NAMES),
-    "sharing_pairs": candidates.sharing_pairs(("old", "new"), ("_ploti_record_id", "_row"), 50),
-    "placed_shapes": candidates.placed_shapes("r", "p", "_row"),
+    "places": candidates.places("h", "r", "_ploti_row", NAMES[:1], 20_000),
+    "values": candidates.values("r", "_ploti_row", NAMES),
+    "sharing_pairs": candidates.sharing_pairs(("old", "new"), ("_ploti_record_id", "_ploti_row"), 50),
+    "placed_shapes": candidates.placed_shapes("r", "p", "_ploti_row"),
     "best_pairs": candidates.best_pairs("s", "n", MatchingLimits()),
-    "chosen_rows": candidates.chosen_rows("r", "p", "_row", "_new"),
+    "chosen_rows": candidates.chosen_rows("r", "p", "_ploti_row", "_new"),
     "rejected rows": REJECTED_ROWS,
 }
 
@@ -94,7 +94,7 @@ def test_each_query_keeps_the_rules(sql):
     for window in tree.find_all(exp.Window):
         assert isinstance(window.this, exp.RowNumber)
         columns = {column.name for column in window.args["order"].find_all(exp.Column)}
-        assert "_row" not in columns
+        assert "_ploti_row" not in columns
         assert not any(name in columns for name in ("_h1", "_h2", "_value"))
 
 

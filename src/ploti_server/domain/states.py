@@ -9,8 +9,8 @@ from ploti_server.domain.schema import KnownColumn, Schema
 class StateRead:
     """A state after typing and naming; its rows lie in the engine's table `new`.
 
-    Table `new` has `_row` (int64, unique), `_hilbert` (int64, null without a shape; absent where the schema has no
-    geometry) and the delivered columns of `schema` with their types. Table `rejects` has `row` (int64), `column`
+    Table `new` has `_ploti_row` (int64, unique), `_ploti_hilbert` (int64, null without a shape; absent where the schema
+    has no geometry) and the delivered columns of `schema` with their types. Table `rejects` has `row` (int64), `column`
     (string, null for a whole row), `reason` (string), `value` (string). `singles` maps a column that holds one value in
     every row (null counts as a value) to that value's canonical text. `missing_rows` could not be decoded. `misnamed`
     are names in the catalog that the state lacks (D2.9).

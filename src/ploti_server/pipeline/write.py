@@ -21,7 +21,7 @@ from ploti_server.rows.envelope import Envelope, arrow_schema, with_envelope
 from ploti_server.rows.geoparquet import WrittenPart, write_parts
 
 WrittenKind = Literal["snapshot", "changes", "backfill"]
-SNAPSHOT_ORDER = {True: "_hilbert ASC NULLS LAST, ", False: ""}
+SNAPSHOT_ORDER = {True: "_ploti_hilbert ASC NULLS LAST, ", False: ""}
 
 
 @dataclass(frozen=True)

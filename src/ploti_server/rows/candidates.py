@@ -18,7 +18,7 @@ from ploti_server.domain.datasets import MatchingLimits
 from ploti_server.rows.canonical import slices
 from ploti_server.rows.geometry import within_metres
 from ploti_server.rows.ledger import content_hashes
-from ploti_server.rows.match import columns_in_order
+from ploti_server.rows.match import ROW, columns_in_order
 from ploti_server.rows.sql import quoted, row_hash, staged_schema, total_order
 
 WEIGHTS: Final = ((1, 12), (4, 10), (16, 8), (64, 6), (256, 4))
@@ -46,7 +46,7 @@ def hashed_rows(
 
 def places(hashes: str, rows: str, label: str, volatile: Sequence[str], at_most: int) -> str:
     """Give the first rows in content-hash order: label, hash, `_place`, and `_turn` among rows of equal content."""
-    order = [*columns_in_order("t", volatile), *([f"h.{label}"] if label != "_row" else [])]
+    order = [*columns_in_order("t", volatile), *([f"h.{label}"] if label != ROW else [])]
     place = f"row_number() OVER (ORDER BY {total_order(['h.content_hash', *order])})"
     turn = f"row_number() OVER (PARTITION BY h.content_hash ORDER BY {total_order(order)})"
     return (

@@ -1,8 +1,9 @@
 """Row queries for what a version delivers: snapshot, changes and backfill (D4.5, D5.5, D5.8).
 
-Tables read: `new`; `touched_new` and `touched_old`, the whole rows that are left over or may differ; `row_ids` (`_row`,
-`_ploti_record_id`); `added` (`_row`); `changed` (`_row`, `_ploti_record_id`, `_match`, `_score`, `_columns`); `removed`
-(`_ploti_record_id`); `kept_shapes` (`_row`, `geometry`: the old bytes of a shape that is still the same, D3.4).
+Tables read: `new`; `touched_new` and `touched_old`, the whole rows that are left over or may differ; `row_ids`
+(`_ploti_row`, `_ploti_record_id`); `added` (`_ploti_row`); `changed` (`_ploti_row`, `_ploti_record_id`, `_match`,
+`_score`, `_columns`); `removed` (`_ploti_record_id`); `kept_shapes` (`_ploti_row`, `geometry`: the old bytes of a shape
+that is still the same, D3.4).
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from ploti_server.domain.schema import Schema
 from ploti_server.rows.match import ROW
 from ploti_server.rows.sql import columns_of, differs, literal, null_of, quoted
 
-HILBERT = "_hilbert"
+HILBERT = "_ploti_hilbert"
 
 
 def moved_shapes(pairs: str, old: str, new: str) -> str:
@@ -58,7 +59,7 @@ def _kept_join(kept: bool) -> str:
 
 
 def snapshot(schema: Schema, *, kept: bool, chosen: str | None = None) -> str:
-    """Give the rows of the new version, all or those whose `_row` is in the table `chosen`."""
+    """Give the rows of the new version, all or those whose `_ploti_row` is in the table `chosen`."""
     hilbert = f"n.{HILBERT}, " if schema.column(GEOMETRY) else ""
     only = f" JOIN {chosen} c ON n.{ROW} = c.{ROW}" if chosen else ""
     return (

@@ -65,7 +65,7 @@ def pairs_by_ledger_key(left: str, identities: str) -> str:
 def pairs_by_ledger_content(numbered: str) -> str:
     """Pair left-over rows with removed records of the same whole content, lowest ordinal first (D4.4).
 
-    `numbered` has `_row`, `identity` and `_turn`, from 1 among rows of equal identity.
+    `numbered` has `_ploti_row`, `identity` and `_turn`, from 1 among rows of equal identity.
     """
     wanted = f"SELECT DISTINCT l.{RECORD_ID} FROM ledger l JOIN {numbered} k ON l.content_hash = k.identity"
     over = f"PARTITION BY e.content_hash ORDER BY e.ordinal ASC NULLS LAST, e.{RECORD_ID} ASC NULLS LAST"
@@ -85,7 +85,7 @@ def known_ids(tried: str) -> str:
 
 
 def usable_rows(table: str, key: Sequence[str]) -> str:
-    """Give `_row` and key of the rows of a table whose key is whole and unique in `new`."""
+    """Give `_ploti_row` and key of the rows of a table whose key is whole and unique in `new`."""
     whole = " AND ".join(f"t.{quoted(name)} IS NOT NULL" for name in key)
     return (
         f"SELECT t.{ROW}, {columns_of('t', key)} FROM {table} t"
@@ -94,7 +94,7 @@ def usable_rows(table: str, key: Sequence[str]) -> str:
 
 
 def own_rows(table: str, own: Sequence[str], chosen: str | None) -> str:
-    """Give `_row` and own columns of a table's rows, all or those that `chosen` holds."""
+    """Give `_ploti_row` and own columns of a table's rows, all or those that `chosen` holds."""
     only = f" JOIN {chosen} c ON t.{ROW} = c.{ROW}" if chosen else ""
     return f"SELECT {', '.join([f't.{ROW}', *(f't.{quoted(name)}' for name in own)])} FROM {table} t{only}"
 
@@ -164,7 +164,7 @@ def entries(version: int) -> str:
 
 
 def key_identities(batches: Iterable[pa.RecordBatch], key: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
-    """Give `_row`, key text and its hash for rows with a usable key."""
+    """Give `_ploti_row`, key text and its hash for rows with a usable key."""
     for batch in batches:
         texts = key_texts(batch, key)
         columns = [batch.column(ROW), texts.cast(pa.string()), pa.array(text_hashes(texts), pa.binary())]
@@ -172,7 +172,7 @@ def key_identities(batches: Iterable[pa.RecordBatch], key: Mapping[str, ColumnTy
 
 
 def content_identities(batches: Iterable[pa.RecordBatch], own: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
-    """Give `_row` and the hash of the content text over own non-volatile columns, without a key text."""
+    """Give `_ploti_row` and the hash of the content text over own non-volatile columns, without a key text."""
     for batch in batches:
         for part in slices(batch):
             nothing = pa.nulls(part.num_rows, pa.string())

@@ -1,8 +1,8 @@
 """Row queries that pair a new state's rows with the records of the version before it (D4.4, D4.5).
 
-Tables read: `new` (`_row`, own columns), `old` (the previous snapshot: `_ploti_record_id`, own columns), and the
-left-overs of earlier steps. Each query gives pairs (`_row`, `_ploti_record_id`), one to one. No order ever comes from
-`_row` or an engine's hash, so that the order of a source's rows decides nothing (D4.1).
+Tables read: `new` (`_ploti_row`, own columns), `old` (the previous snapshot: `_ploti_record_id`, own columns), and the
+left-overs of earlier steps. Each query gives pairs (`_ploti_row`, `_ploti_record_id`), one to one. No order ever comes
+from `_ploti_row` or an engine's hash, so that the order of a source's rows decides nothing (D4.1).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from ploti.contract.files import RECORD_ID
 from ploti.contract.values import ColumnType
 from ploti_server.rows.sql import all_equal, columns_of, quoted, row_hash, total_order
 
-ROW = "_row"
+ROW = "_ploti_row"
 
 
 def repeated_keys(table: str, key: Sequence[str]) -> str:

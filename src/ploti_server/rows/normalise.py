@@ -18,8 +18,8 @@ from ploti_server.rows.raw import Array, RawBatch, RawColumn
 from ploti_server.rows.text import clean, pc
 from ploti_server.rows.types import ARROW_TYPES, Held, fit, hold
 
-ROW: Final = "_row"
-HILBERT: Final = "_hilbert"
+ROW: Final = "_ploti_row"
+HILBERT: Final = "_ploti_hilbert"
 SHOWN: Final = 1_000
 """Characters of a value that are kept with a reject."""
 
