@@ -327,9 +327,11 @@ class Permits(World):
 
     def filled(self, name: str) -> Any:
         """Give a value for a column that had none, or a new one."""
-        fresh = self._permit(self._house(1, self.street(), self.place()))
-        other = {"unit": "Unit 1", "owner": self.person(), "square_feet": 900}
-        return fresh[name] or other.get(name) or self.day(2022)
+        while True:
+            house = self._house(1, self.street(), self.place()) | {"unit": f"Unit {self.chance.randrange(1, 60)}"}
+            fresh = self._permit(house)[name]
+            if fresh is not None:
+                return fresh
 
     def _house(self, number: int, street: str, at: tuple[float, float]) -> Row:
         c = self.chance
@@ -415,8 +417,10 @@ class Licences(World):
 
     def filled(self, name: str) -> Any:
         """Give a value for a column that had none, or a new one."""
-        fresh = self._licence(self._suite(self._spot()), self.person())
-        return fresh[name] or self._trade()
+        while True:
+            fresh = self._licence(self._suite(self._spot()), self.person())[name]
+            if fresh is not None:
+                return fresh
 
     def _spot(self) -> Row:
         c, at = self.chance, self.place()
