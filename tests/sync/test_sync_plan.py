@@ -18,7 +18,7 @@ from ploti.sync.plan import (
     catch_up,
     decide,
     next_step,
-    notice,
+    notices,
     plan,
 )
 
@@ -321,11 +321,33 @@ def test_catching_up_follows_a_major_where_it_is_applied():
             "the source is overdue, last read never",
         ),
         (event(11, "delayed", reason="data_check"), "the next version is held for review (data_check)"),
-        (updated(11, 42, 41), None),
     ],
 )
-def test_notices(one, line):
-    assert notice(one) == line
+def test_what_moves_no_rows_is_told(one, line):
+    assert notices([one]) == (line,)
+
+
+DELAYED = event(11, "delayed", reason="data_check")
+STALE = event(12, "stale", reason="check_overdue", lastCheckedAt=None)
+HELD_BACK, OVERDUE = "the next version is held for review (schema_review)", "the source is overdue, last read never"
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([], ()),
+        ([DELAYED, updated(12, 42, 41)], ()),
+        ([DELAYED, schema_changed(12, 42, "3.0"), resync(13, 42)], ()),
+        ([DELAYED, removed(12)], ()),
+        ([DELAYED, event(12, "delayed", reason="schema_review")], (HELD_BACK,)),
+        ([STALE, event(13, "delayed", reason="schema_review")], (HELD_BACK,)),
+        ([updated(11, 42, 41), event(12, "delayed", reason="schema_review"), STALE], (HELD_BACK, OVERDUE)),
+        ([STALE, {**STALE, "id": event_id(13)}], (OVERDUE,)),
+    ],
+)
+def test_the_hold_ends_and_is_told_no_longer(events, told):
+    """Page 003: its usual `updated` or `resync_required` follows, or a newer version replaces it."""
+    assert notices(events) == told
 
 
 @st.composite

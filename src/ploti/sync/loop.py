@@ -15,7 +15,7 @@ from ploti.contract.resources import FileLink, SubscriptionManifest
 from ploti.errors import BadAnswer, PlotiError, Reload
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
-from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notice
+from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices
 from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, reach_nothing
 
 _EVENTS_PER_ROUND: Final = 10 * EVENTS_PER_PAGE_MOST
@@ -263,10 +263,9 @@ def _go_through(run: Run, events: Sequence[Event]) -> None:
         by_dataset.setdefault(event["data"]["datasetId"], []).append(event)
     for dataset_id, own in by_dataset.items():
         bring(run, run.of(dataset_id), _Log(own, run.on_major))
-        notices = tuple(line for event in own if (line := notice(event)) is not None)
-        if notices:
+        if told := notices(own):
             run.tell(run.of(dataset_id))
-            run.reports[dataset_id] = replace(run.reports[dataset_id], notices=notices)
+            run.reports[dataset_id] = replace(run.reports[dataset_id], notices=told)
 
 
 @dataclass(frozen=True)

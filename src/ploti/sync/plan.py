@@ -291,11 +291,18 @@ def catch_up(held: Held, current: CurrentVersion | None, versions: Iterable[Vers
     return _pause(held, current["version"], current["schemaVersion"], at)
 
 
-def notice(event: Event) -> str | None:
-    """Give the line that a person should see for an event that moves no rows; None for the others."""
-    data = event["data"]
-    if event["type"] == STALE:
-        return f"the source is overdue, last read {data['lastCheckedAt'] or 'never'}"
-    if event["type"] == DELAYED:
-        return f"the next version is held for review ({data['reason']})"
-    return None
+def notices(events: Iterable[Event]) -> tuple[str, ...]:
+    """Give the lines that a person should see for a dataset's events that move no rows, oldest first.
+
+    A hold or an overdue check that a later event ended is no news any more, nor is a hold that another one replaced.
+    """
+    told: tuple[str, ...] = ()
+    for event in events:
+        data = event["data"]
+        if event["type"] == STALE:
+            told += (f"the source is overdue, last read {data['lastCheckedAt'] or 'never'}",)
+        elif event["type"] == DELAYED:
+            told = (f"the next version is held for review ({data['reason']})",)
+        else:
+            told = ()
+    return tuple(dict.fromkeys(told))
