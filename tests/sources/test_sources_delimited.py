@@ -55,6 +55,10 @@ TABLE = ["a", "b"], [["1", "x"], ["2", "é"]]
         "a,b\n1,x\n2,é\n".encode("cp1252"),
         "\ufeffa,b\n1,x\n2,é\n".encode("utf-16-le"),
         "\ufeffa\tb\r\n1\tx\r\n2\té\r\n".encode("utf-16-be"),
+        "\ufeffa,b\n1,x\n2,é\n".encode("utf-32-le"),
+        "\ufeffa,b\n1,x\n2,é\n".encode("utf-32-be"),
+        "sep=;\na;b\n1;x\n2;é\n".encode(),
+        "sep=,,\r\na,b\r\n1,x\r\n2,é\r\n".encode(),
         '"a","b"\n"1","x"\n"2","é"\n'.encode(),
         "\n\na,b\n\n1,x\n\n2,é\n\n".encode(),
         gzip.compress("a,b\n1,x\n2,é\n".encode(), mtime=0),
@@ -73,12 +77,21 @@ def test_one_table_in_many_spellings(opened, content):
         (b"a\n\xe9\n", "cp1252"),
         ("\ufeffa\nx\n".encode("utf-16-le"), "utf-16-le"),
         (b"a\n\x81\x93\n", "cp1252"),
+        ("a\né\nü\n".encode() + b"\xe9\n", "utf-8+cp1252"),
+        ("a\né\n".encode() + b"\xe9\xfc\n", "cp1252"),
     ],
 )
 def test_the_encoding_is_told(opened, content, encoding):
     raw = opened(content)
     assert raw.encoding == encoding
-    assert len(rows_of(raw)[1]) == 1
+    assert len(rows_of(raw)[1]) == content.count(b"\n") - 1
+
+
+@pytest.mark.parametrize("before", [0, (1 << 20) - 4, (1 << 20) - 3, (1 << 20) - 2])
+def test_a_stray_byte_spoils_no_other_row(opened, before):
+    raw = opened(b"n\xc3\xa4me\n" + b"x" * before + b"\n\xc3\xa9\xe2\x82\xac\n\xe9\x80\n")
+    names, rows, _, _ = rows_of(raw)
+    assert (names, [text for (text,) in rows][-2:]) == (["näme"], ["é€", "é€"])
 
 
 def test_values_stay_text_as_written(opened):
@@ -154,6 +167,11 @@ def test_many_rows_come_in_batches_and_can_be_read_again(opened):
         (b'a,b,c\n1,"abc,2\n3,"def",4\n', "quote"),
         (b'a,b\n"x"y,1\n1,"2\n3"z\n5,6\n', "quote"),
         ("\ufeffa,b\n".encode("utf-16-le") + b"\x00\xd8x", "UTF-16"),
+        ('\ufeffa,b,c\n1,"2\n3,"x",4\n5,"z\n'.encode("utf-16-le"), "quote"),
+        (b"\xef\xbb\xbfa,b\n\xc3\xa9,\xff\n", "UTF-8"),
+        (b",,,\nPermits of 2024,,,\nid,a,b,c\n1,2,3,4\n", "title"),
+        (b"Too many requests", "one line"),
+        (b"null\n", "one line"),
         (b"# a comment\na,b\n1,2\n", ""),
     ],
 )

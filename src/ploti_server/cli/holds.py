@@ -14,7 +14,17 @@ from ploti_server.ports import Ports
 
 holds = App(name="holds", help="List, show, release and discard held versions.")
 Note = Annotated[str | None, Parameter(help="Why, kept with the version.")]
-MEASURED = ("rows", "previous_rows", "added", "changed", "removed", "duplicate_keys", "null_keys", "rejected_rows")
+MEASURED = (
+    "rows",
+    "previous_rows",
+    "added",
+    "changed",
+    "removed",
+    "duplicate_keys",
+    "null_keys",
+    "rejected_rows",
+    "missing_rows",
+)
 
 
 @holds.command(name="list")

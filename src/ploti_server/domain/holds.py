@@ -17,7 +17,7 @@ class Facts:
     """What was measured of a new version and of the released one it is compared with.
 
     `previous_rows` is None for a first version. `nulls` count null cells by column, geometry among them. `rejects`
-    count rows that lost a cell or shape, `missing_rows` those that could not be decoded.
+    count rows that lost a cell or shape or could not be decoded, `missing_rows` the latter alone.
     """
 
     rows: int

@@ -128,7 +128,11 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
         return Ended(gathered.version, "waiting", None, asks, due_at=ports.clock.now() + ASK_TIME)
     change = _schema_change(gathered.current, state)
     holds = review(_facts(gathered.current, state, matched, change, silent=asked > ASKS), gathered.dataset.review)
-    shown = matched.facts | {"holds": [hold.to_json() for hold in holds], "misnamed": list(state.misnamed)}
+    shown = matched.facts | {
+        "missing_rows": state.missing_rows,
+        "holds": [hold.to_json() for hold in holds],
+        "misnamed": list(state.misnamed),
+    }
     version = _described(gathered, state, matched, change, shown)
     version = replace(version, reasons=reasons(holds), built_at=ports.clock.now())
     if gathered.current is not None and change is None and not matched.state_changed:
@@ -203,7 +207,7 @@ def _facts(
         breaking=_breaking(change),
         duplicate_keys=matched.facts["duplicate_keys"],
         null_keys=matched.facts["null_keys"],
-        rejects=matched.facts["rejected_rows"],
+        rejects=matched.facts["rejected_rows"] + state.missing_rows,
         missing_rows=state.missing_rows,
         nulls=state.nulls,
         previous_nulls=current.facts["nulls"] if current else {},

@@ -41,8 +41,17 @@ _FOREIGN: Final[dict[bytes, str]] = {
 """First bytes of formats that are known and not read here."""
 READ_HERE: Final = "CSV, TSV, JSON, newline JSON and GeoJSON are read, also in gzip"
 
-_BOMS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+"""Marks and encodings; UTF-32's little-endian mark begins with UTF-16's."""
 FALLBACK_ENCODING: Final = "cp1252"
+MIXED_ENCODING: Final = "utf-8+cp1252"
+"""UTF-8 in which rows of another make were pasted: its stray bytes are read as cp1252."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +88,9 @@ def open_content(path: Path) -> Content:
     mark, encoding = next(((bom, name) for bom, name in _BOMS if head.startswith(bom)), (b"", "utf-8"))
     content = Content(path, layers, encoding, len(mark))
     if not _decodes(content):
-        if encoding != "utf-8" or mark:
+        if mark:
             raise StateUnreadable(f"the bytes are not the {encoding.upper()} text that their first bytes promise")
-        return Content(path, layers, FALLBACK_ENCODING, 0)
+        return Content(path, layers, MIXED_ENCODING if _is_mostly_utf8(content) else FALLBACK_ENCODING, 0)
     return content
 
 
@@ -100,12 +109,24 @@ def decoder(encoding: str) -> Callable[[bytes, bool], str]:
     """Give an incremental decoder; cp1252 takes its five unused bytes as control characters, as browsers do."""
     if encoding == FALLBACK_ENCODING:
         return lambda block, _: block.decode("latin-1").translate(_CP1252)
+    if encoding == MIXED_ENCODING:
+        return codecs.getincrementaldecoder("utf-8")(_STRAY).decode
     return codecs.getincrementaldecoder(encoding)().decode
 
 
 _CP1252: Final = {
     byte: bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
 }
+_STRAY: Final = "ploti-stray-cp1252"
+
+
+def _stray(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode("latin-1").translate(_CP1252), error.end
+
+
+codecs.register_error(_STRAY, _stray)
 
 
 def _gzip_layers(path: Path) -> int:
@@ -148,9 +169,9 @@ def _refuse_foreign(head: bytes) -> None:
     for mark, what in _FOREIGN.items():
         if head.startswith(mark):
             raise StateUnreadable(f"this is {what}: {READ_HERE}")
-    if head[0] < 9 or (
-        not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and head.count(0) > max(8, len(head) // 20)
-    ):
+    if head.startswith(tuple(mark for mark, _ in _BOMS)):
+        return
+    if head[0] < 9 or head.count(0) > max(8, len(head) // 20):
         raise StateUnreadable(f"this is not text: {READ_HERE}")
 
 
@@ -171,6 +192,17 @@ def _decodes(content: Content) -> bool:
         return fits and decode(b"", True) is not None
     except UnicodeDecodeError:
         return False
+
+
+def _is_mostly_utf8(content: Content) -> bool:
+    """Tell whether more characters beyond ASCII are whole in UTF-8 than bytes stray from it."""
+    decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
+    strays = whole = 0
+    for block in content.blocks():
+        piece = decode(block, False)
+        strays += len(block) - len(piece.encode())
+        whole += len(piece) - len(piece.encode("ascii", "ignore"))
+    return whole > strays
 
 
 def _refuse_bomb(packed: int, unpacked: int, layers: int) -> None:

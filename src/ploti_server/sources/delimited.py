@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -27,6 +28,9 @@ MAX_BLOCK_BYTES: Final = 1 << 30
 MAX_HEADER: Final = 4 << 20
 SHOWN: Final = 1_000
 """Characters of a rejected row that are kept for staff."""
+
+_TOLD_DELIMITER: Final = re.compile(r"sep=([,;\t|])[ ;,\t|]*(?:\r\n|\n|\r)", re.IGNORECASE)
+"""A first line that tells spreadsheets the delimiter."""
 
 SHORT_ROW: Final = "row is shorter than the header: filled with nulls"
 LONG_ROW: Final = "row has a value beyond the header: left out"
@@ -61,12 +65,28 @@ def _layout(content: Content) -> Layout:
         head += piece
         if len(head) >= MAX_HEADER:
             break
-    delimiter = _delimiter(head[: 1 << 18])
+    told = _TOLD_DELIMITER.match(head)
+    delimiter = told[1] if told else _delimiter(head[: 1 << 18])
     stream = io.StringIO(head, newline="")
+    stream.seek(told.end() if told else 0)
     header = _first_row(stream, delimiter)
     if header is None:
         raise StateUnreadable("there is no header line with column names")
-    return Layout(delimiter, _columns(header), stream.tell())
+    body = stream.tell()
+    _refuse_title(header)
+    if len(header) == 1 and not stream.read(1):
+        raise StateUnreadable("the state is one line without columns: is it a message instead of the table?")
+    return Layout(delimiter, _columns(header), body)
+
+
+def _refuse_title(header: list[str]) -> None:
+    """Refuse a first line with one text and empty cells beside it: the names stand below such a title."""
+    named = [text for cell in header if (text := clean_text(cell))]
+    if len(header) > 2 and len(named) == 1:
+        raise StateUnreadable(
+            f"the first line names one of {len(header)} columns ({named[0][:60]!r}): it reads like a title above the"
+            " column names; give the file without it"
+        )
 
 
 def _first_row(stream: io.StringIO, delimiter: str) -> list[str] | None:
@@ -331,7 +351,7 @@ def _refuse_broken_quotes(content: Content, layout: Layout) -> None:
 
     Where quotes open and close in pairs nothing is looked at closer.
     """
-    if _quotes_pair(content, layout):
+    if not content.encoding.startswith(("utf-16", "utf-32")) and _quotes_pair(content, layout):
         return
     csv.field_size_limit(MAX_BLOCK_BYTES)
     lines = _Lines(content)
