@@ -14,12 +14,14 @@ from ploti_server.adapters.engine import DuckDBEngine
 from ploti_server.adapters.files_local import LocalFiles
 from ploti_server.adapters.links import LinkSigner
 from ploti_server.adapters.plans import StoredPlans
+from ploti_server.adapters.sender import HttpSender
 from ploti_server.adapters.store import open_store
 from ploti_server.domain.settings import FILE_NAME, Settings, SettingsBroken
-from ploti_server.ports import Clock, MatchingAgent, Ports
+from ploti_server.ports import Clock, Hooks, MatchingAgent, Ports
 from ploti_server.sources import open_state
 
 LINK_SECRET: Final = "signed-links"  # noqa: S105  # the secret's name
+WEBHOOKS_KEY_FILE: Final = "webhooks.key"
 
 
 def read_settings(home: Path, environment: Mapping[str, str] | None = None) -> Settings:
@@ -51,6 +53,7 @@ def build_ports(
         home=settings.home,
         open_state=open_state,
         reach=reach,
+        hooks=_hooks(settings),
     )
 
 
@@ -59,6 +62,31 @@ def build_signer(ports: Ports) -> LinkSigner:
     with ports.store.write() as records:
         secret = records.secrets.get_or_put(LINK_SECRET, secrets.token_hex(32))
     return LinkSigner(bytes.fromhex(secret))
+
+
+def _hooks(settings: Settings) -> Hooks:
+    key = settings.webhooks_key or _stored_key(settings.home / WEBHOOKS_KEY_FILE)
+    loopback = settings.webhooks_allow_loopback
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    base = settings.public_url or f"http://{host}:{settings.port}"
+    return Hooks(HttpSender(loopback), key.encode(), base, loopback)
+
+
+def _stored_key(file: Path) -> str:
+    """Read the key that webhooks' secrets are derived from, made at first use for its owner's eyes only (D9.4)."""
+    fresh = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
+    if not file.exists():
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as made:
+            made.write(secrets.token_hex(32))
+            made.flush()
+            os.fsync(made.fileno())
+        try:
+            os.link(fresh, file)
+        except FileExistsError:
+            pass  # another process was first, and its key is read below
+        finally:
+            fresh.unlink()
+    return file.read_text(encoding="ascii")
 
 
 def _files(url: str) -> LocalFiles:

@@ -14,6 +14,7 @@ from typing import Final
 from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.pipeline.build import build
+from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.release import LeaseLost
 from ploti_server.ports import Ports, Records
 
@@ -96,14 +97,37 @@ def work_through(ports: Ports, owner: str, check_id: int) -> Check:
 def run(ports: Ports, stop: threading.Event) -> None:
     """Work until told to stop; a build that breaks down is logged, and tried again later."""
     owner = new_owner()
-    while not stop.is_set():
-        try:
-            done = work_one(ports, owner)
-        except Exception:
-            LOG.exception("a build broke down")
-            done = None
-        if done is None:
+    with _delivering(ports, stop, owner):
+        while not stop.is_set():
+            try:
+                done = work_one(ports, owner)
+            except Exception:
+                LOG.exception("a build broke down")
+                done = None
+            if done is None:
+                stop.wait(IDLE_SECONDS)
+
+
+@contextmanager
+def _delivering(ports: Ports, stop: threading.Event, owner: str) -> Iterator[None]:
+    """Send events to webhooks beside the builds until told to stop; what is in the air then is awaited."""
+
+    def deliver() -> None:
+        while not stop.is_set():
+            try:
+                deliver_due(ports, owner, stop)
+            except Exception:
+                LOG.exception("sending to webhooks broke down")
             stop.wait(IDLE_SECONDS)
+
+    thread = threading.Thread(target=deliver, name="webhooks", daemon=True)
+    if ports.hooks is not None:
+        thread.start()
+    try:
+        yield
+    finally:
+        if ports.hooks is not None:
+            thread.join()
 
 
 @contextmanager

@@ -45,9 +45,10 @@ def test_environment_wins_over_the_file_and_the_file_over_the_default():
 @pytest.mark.parametrize("name", setting_names())
 def test_every_setting_can_be_given_in_the_environment_and_the_file(name):
     default = setting_value(Settings.of(HOME), name)
+    special = {"memory_mb": 100, "webhooks_key": "k" * 32, "webhooks_allow_loopback": True}
     text = isinstance(default, str) or name == "public_url"
-    new = "http://x" if text else 100 if name == "memory_mb" else 1
-    in_environment = Settings.of(HOME, {f"PLOTI_SERVER_{name.upper()}": str(new)})
+    new = special.get(name, "http://x" if text else 1)
+    in_environment = Settings.of(HOME, {f"PLOTI_SERVER_{name.upper()}": "true" if new is True else str(new)})
     in_file = Settings.of(HOME, {}, {name: new})
     assert setting_value(in_environment, name) == setting_value(in_file, name) == new != default
 
@@ -104,6 +105,9 @@ def test_empty_variable_is_none_and_home_and_other_programs_are_not_ours(text):
         ),
         ({"PLOTI_SERVER_MATCHING_MIN_CONFIDENCE": "2"}, {}, "from 0 to 1"),
         ({}, {"host": " "}, "settings.toml: host has to be a text"),
+        ({}, {"webhooks_key": "k" * 31}, "webhooks_key has to be a random text of 32 characters or more"),
+        ({"PLOTI_SERVER_WEBHOOKS_ALLOW_LOOPBACK": "yes"}, {}, "ALLOW_LOOPBACK has to be true or false, not 'yes'"),
+        ({}, {"webhooks_allow_loopback": 1}, "webhooks_allow_loopback has to be true or false, not 1"),
         ({}, {"host": 5}, "settings.toml: host has to be a text"),
         (
             {"PLOTI_SERVER_PUBLIC_URL": "feeds.example.org"},

@@ -15,6 +15,7 @@ from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
 from ploti_server.domain.checks import Check
 from ploti_server.pipeline.check import GivenState, own_state, take_state
+from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.history import history_states
 from ploti_server.pipeline.schedule import due_datasets
 from ploti_server.ports import Ports
@@ -67,6 +68,7 @@ def work(
         owner = worker.new_owner()
         while (done := worker.work_one(ports, owner)) is not None:
             show(common, _told(done)) if common.as_json else say(_line(done, None))
+        deliver_due(ports, owner)
         return 0
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -4,6 +4,7 @@ import ipaddress
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import uvicorn
@@ -29,6 +30,7 @@ def serve(
     settings = settings_of(common)
     bound = host or settings.host
     require_public_address(bound, settings)
+    settings = replace(settings, host=bound, port=port or settings.port)
     ports = build_ports(settings)
     api = make_api(ports, settings, build_signer(ports))
     config = uvicorn.Config(

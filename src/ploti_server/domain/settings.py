@@ -20,6 +20,8 @@ PREFIX: Final = "PLOTI_SERVER_"
 FILE_NAME: Final = "settings.toml"
 Origin = Literal["default", "settings.toml", "environment"]
 
+_KEY_LEAST: Final = 32
+_SWITCH: Final = {"true": True, "false": False}
 _SHARES: Final = re.compile(r"review_max_\w+|matching_min_confidence")
 
 
@@ -36,6 +38,8 @@ class Settings:
     """What a home folder's server runs with. `public_url` is the address that links in events carry (D7.7).
 
     `memory_mb` is what one piece of whole-table work may use before it spills to disk; `threads` None: all cores.
+    `webhooks_key` is what webhooks' secrets are derived from, None: a file in the home folder; machines that share a
+    database share it. `webhooks_allow_loopback` lets webhooks call this machine, for development only (D9.1).
     """
 
     home: Path
@@ -48,6 +52,8 @@ class Settings:
     threads: int | None = _whole(None)
     requests_per_minute: int = _whole(120)
     strict_requests_per_minute: int = _whole(20)
+    webhooks_key: str | None = None
+    webhooks_allow_loopback: bool = False
     review: ReviewLimits = ReviewLimits()
     matching: MatchingLimits = MatchingLimits()
 
@@ -141,10 +147,10 @@ def _read(name: str, rule: _Rule, text: str, shown: str) -> Any:
     """Read the text of an environment variable."""
     if rule.kind is str:
         return _checked(name, rule, text, shown)
-    readers: dict[type, Callable[[str], Any]] = {int: int, float: float}
+    readers: dict[type, Callable[[str], Any]] = {int: int, float: float, bool: _SWITCH.__getitem__}
     try:
         value = readers[rule.kind](text.strip())
-    except ValueError:
+    except (ValueError, KeyError):
         value = text
     return _checked(name, rule, value, shown)
 
@@ -152,6 +158,10 @@ def _read(name: str, rule: _Rule, text: str, shown: str) -> Any:
 def _checked(name: str, rule: _Rule, value: Any, shown: str) -> Any:
     if rule.kind is str:
         return _text(name, value, shown)
+    if rule.kind is bool:
+        if not isinstance(value, bool):
+            raise SettingsBroken(f"{shown} has to be true or false, not {value!r}")
+        return value
     kinds = (int, float) if rule.kind is float else (int,)
     if isinstance(value, bool) or not isinstance(value, kinds) or not _within(rule, value):
         raise SettingsBroken(f"{shown} has to be {_wanted(rule)}, not {value!r}")
@@ -171,6 +181,8 @@ def _wanted(rule: _Rule) -> str:
 def _text(name: str, value: Any, shown: str) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise SettingsBroken(f"{shown} has to be a text")
+    if name == "webhooks_key" and len(value) < _KEY_LEAST:
+        raise SettingsBroken(f"{shown} has to be a random text of {_KEY_LEAST} characters or more")
     return _address(value, shown) if name == "public_url" else value
 
 
@@ -183,8 +195,8 @@ def _address(value: str, shown: str) -> str:
 
 def _rule(name: str, kind: Any, metadata: Mapping[str, Any]) -> _Rule:
     plain = next(part for part in (get_args(kind) or (kind,)) if part is not types.NoneType)
-    if plain is str:
-        return _Rule(str)
+    if plain in (str, bool):
+        return _Rule(plain)
     return _Rule(plain, metadata.get("least", 0), metadata.get("most", 1 if _SHARES.fullmatch(name) else None))
 
 

@@ -11,6 +11,7 @@ from ploti_server.domain.coverage import coverage_problems
 from ploti_server.domain.workspaces import PERMISSIONS, ApiKey, Member, Role, Workspace
 from ploti_server.pipeline.membership import bring_all_up_to_date
 from ploti_server.pipeline.subscriptions import new_id
+from ploti_server.pipeline.webhooks import stop_webhooks_of
 from ploti_server.ports import Ports, Records
 
 _KEY_CHARACTERS: Final = string.ascii_letters + string.digits
@@ -89,6 +90,7 @@ def set_workspace(
     again. Raises `WorkspaceRefused`.
     """
     with ports.store.write() as records:
+        records.workspaces.lock(workspace_named(records, name).id)
         before = workspace_named(records, name)
         opened = None if all_topics else before.topics if topics is None else tuple(dict.fromkeys(topics))
         after = replace(
@@ -116,10 +118,11 @@ def add_member(ports: Ports, workspace: str, name: str, role: Role) -> Member:
 
 
 def remove_member(ports: Ports, workspace: str, name: str) -> Member:
-    """Let a member leave: its keys stop at once and for good. Raises `WorkspaceRefused`."""
+    """Let a member leave: its keys stop at once and for good, its webhooks too (D9.3). Raises `WorkspaceRefused`."""
     now = ports.clock.now()
     with ports.store.write() as records:
         owner = workspace_named(records, workspace)
+        records.workspaces.lock(owner.id)
         member = _present(records, owner, name)
         if member is None:
             raise WorkspaceRefused(f"{owner.name} has no member {name}: see `ploti-server member list`")
@@ -128,6 +131,7 @@ def remove_member(ports: Ports, workspace: str, name: str) -> Member:
         for key in records.workspaces.keys(owner.id):
             if key.member == name and key.revoked_at is None:
                 records.workspaces.put_key(replace(key, revoked_at=now))
+        stop_webhooks_of(records, owner.id, name, now)
     return left
 
 
