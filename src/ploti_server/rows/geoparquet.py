@@ -116,7 +116,12 @@ class _Layout:
 
     @property
     def file_schema(self) -> pa.Schema:
-        return self.schema.append(pa.field(BBOX, _BBOX_TYPE)) if self.has_shapes else self.schema
+        return self.schema.append(self.box_field) if self.has_shapes else self.schema
+
+    @property
+    def box_field(self) -> "pa.Field[Any]":
+        """The column of boxes, which may be null where shapes may, and only there."""
+        return pa.field(BBOX, _BBOX_TYPE, nullable=self.schema.field(GEOMETRY).nullable)
 
 
 class _Part:
@@ -169,7 +174,7 @@ class _Part:
         if there.any():
             low, high = boxes[there, :2].min(axis=0), boxes[there, 2:].max(axis=0)
             self._box = np.concatenate((np.minimum(self._box[:2], low), np.maximum(self._box[2:], high)))
-        return group.append_column(pa.field(BBOX, _BBOX_TYPE), _covering(boxes, there))
+        return group.append_column(self._layout.box_field, _covering(boxes, there))
 
     def _note_kinds(self, kinds: frozenset[str]) -> None:
         declared = self._layout.geometry_type
