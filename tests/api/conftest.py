@@ -19,8 +19,8 @@ from ploti_server.domain.settings import Settings
 from ploti_server.domain.versions import Counts, StoredFile, Version, VersionStatus
 from ploti_server.pipeline.membership import bring_all_up_to_date
 from ploti_server.pipeline.workspaces import create_key, create_workspace
-from ploti_server.ports import Ports
-from ploti_server.testing import FakeAgent, FakePlans, FixedClock, MemoryFiles, MemoryStore
+from ploti_server.ports import Hooks, Ports
+from ploti_server.testing import FakeAgent, FakePlans, FakeSender, FixedClock, MemoryFiles, MemoryStore
 
 TOPICS = (Topic("permits", "Permits"), Topic("zoning", "Zoning"))
 
@@ -155,6 +155,7 @@ def _serve(store: Any, tmp_path: Path):
         plans=plans,
         clock=clock,
         home=tmp_path,
+        hooks=Hooks(FakeSender(), b"k" * 32, "http://feeds.test"),
     )
     with store.write() as records:
         records.catalog.put_topics(TOPICS)
