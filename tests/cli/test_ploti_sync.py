@@ -143,8 +143,16 @@ TROUBLE = [
     ("not a subscription", ("orders",), 1, "Name a subscription"),
     ("an unknown subscription", ("sub_none",), 1, "no such subscription"),
     ("a dataset that is not followed", ("resync", "ds_none"), 1, "is not followed here"),
+    ("a target that nothing was loaded into, looked at", ("status",), 1, "follows no subscription yet"),
+    ("a target that nothing was loaded into, compared", ("verify",), 1, "follows no subscription yet"),
     ("a wrong option", (SUBSCRIPTION, "--on-major", "never"), 2, "--on-major"),
 ]
+
+
+def test_looking_at_a_target_that_is_not_there_makes_none(feed, path, to, capsys):
+    for command in ("status", "verify"):
+        assert ploti(capsys, command, to)[0] == 1
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(("tokens", "code", "line"), [row[1:] for row in TROUBLE], ids=[row[0] for row in TROUBLE])

@@ -64,7 +64,11 @@ def status(*, to: To, json: AsJson = False) -> int:
     to
         The database.
     """
-    held = open_target(to).status()
+    from ploti.sync.loop import following
+
+    target = open_target(to)
+    following(target)
+    held = target.status()
     present([_status_wire(each) for each in held], json, _show_status)
     return BEHIND if any(each.held.state == "behind" for each in held) else 0
 

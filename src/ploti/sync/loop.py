@@ -16,7 +16,7 @@ from ploti.errors import BadAnswer, PlotiError, Reload
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
 from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices
-from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, reach_nothing
+from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, TargetState, reach_nothing
 
 _EVENTS_PER_ROUND: Final = 10 * EVENTS_PER_PAGE_MOST
 _RELOADS_MOST: Final = 2
@@ -105,12 +105,23 @@ def resync(
 
 
 def verify(client: Client, target: Target, *, progress: Progress | None = None) -> list[Verified]:
-    """Compare each table with the digest of its loaded version, by bucket of record id (D5.6, D11.5)."""
+    """Compare each table with the digest of its loaded version, by bucket of record id (D5.6, D11.5).
+
+    Raises SyncError for a target that follows no subscription: nothing was compared then.
+    """
     fetching = Downloads(client, target.downloads, progress or Progress())
-    held = [each for _, each in sorted(target.state().datasets.items()) if each.version is not None]
+    held = [each for _, each in sorted(following(target).datasets.items()) if each.version is not None]
     found = [_verified(fetching, target, each) for each in held]
     fetching.drop_all()
     return found
+
+
+def following(target: Target) -> TargetState:
+    """Give what a target holds; raises SyncError where it follows no subscription yet."""
+    state = target.state()
+    if state.subscription_id is None:
+        raise SyncError("This target follows no subscription yet: run `ploti sync SUBSCRIPTION --to ...` on it first.")
+    return state
 
 
 def _verified(fetching: Downloads, target: Target, held: Held) -> Verified:
