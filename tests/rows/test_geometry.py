@@ -15,8 +15,8 @@ from ploti_server.rows.geometry import (
     UndeclaredCrs,
     UnknownCrs,
     geometry_type,
+    normalise_points,
     normalise_shapes,
-    points_from_xy,
     promote,
 )
 
@@ -230,14 +230,14 @@ def test_an_area_of_use_may_cross_the_date_line():
 
 @pytest.mark.parametrize(("x", "y"), [(None, 2.0), (1.0, None), (None, None), (float("nan"), 2.0)])
 def test_a_missing_coordinate_is_a_null_shape_and_no_reject(x, y):
-    found = normalise_shapes(points_from_xy(pa.array([x, 5.0], pa.float64()), pa.array([y, 6], pa.float64())), DEGREES)
+    found = normalise_points(pa.array([x, 5.0], pa.float64()), pa.array([y, 6], pa.float64()), DEGREES)
     assert texts(found.wkb) == [None, "POINT (5 6)"]
     assert found.rejects == ()
 
 
 def test_points_come_from_whole_numbers_too():
-    points = points_from_xy(pa.array([1, None], pa.int64()), pa.array([2, 3], pa.int64()))
-    assert [point and point.wkt for point in points] == ["POINT (1 2)", None]
+    found = normalise_points(pa.array([1, None], pa.int64()), pa.array([2, 3], pa.int64()), DEGREES)
+    assert texts(found.wkb) == ["POINT (1 2)", None]
 
 
 @pytest.mark.parametrize(

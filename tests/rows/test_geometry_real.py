@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import shapely
 
-from ploti_server.rows.geometry import UndeclaredCrs, normalise_shapes, points_from_xy, same_shapes
+from ploti_server.rows.geometry import UndeclaredCrs, normalise_points, normalise_shapes, same_shapes
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 MAIN, DEMO, AWKWARD = SHARED / "data" / "main", SHARED / "demo", SHARED / "data" / "awkward"
@@ -37,9 +37,7 @@ def numbers(rows, column):
 def test_san_antonio_mixes_feet_and_degrees_and_has_one_broken_coordinate(state, rows, points, rejects):
     with (MAIN / "sa_building_permits" / state).open(newline="") as file:
         read = list(csv.DictReader(file))
-    found = normalise_shapes(
-        points_from_xy(numbers(read, "X_COORD"), numbers(read, "Y_COORD")), ("EPSG:2278", "EPSG:4326")
-    )
+    found = normalise_points(numbers(read, "X_COORD"), numbers(read, "Y_COORD"), ("EPSG:2278", "EPSG:4326"))
     assert (len(found.wkb), len(found.wkb) - found.wkb.null_count, len(found.rejects)) == (rows, points, rejects)
     west, south, east, north = shapely.total_bounds(shapely.from_wkb(found.wkb.to_numpy(zero_copy_only=False)))
     assert -98.9 < west < east < -98.2
@@ -49,7 +47,7 @@ def test_san_antonio_mixes_feet_and_degrees_and_has_one_broken_coordinate(state,
 
 def test_wildfires_with_exchanged_axes_are_rejects():
     read = json.loads((MAIN / "calfire_incidents" / "009-2021-06-20.json").read_text("utf-8"))["Incidents"]
-    found = normalise_shapes(points_from_xy(numbers(read, "Longitude"), numbers(read, "Latitude")), ("EPSG:4326",))
+    found = normalise_points(numbers(read, "Longitude"), numbers(read, "Latitude"), ("EPSG:4326",))
     assert len(found.rejects) == 2
     assert all(read[index]["Longitude"] > 0 > read[index]["Latitude"] for index, _ in found.rejects)
     assert found.wkb.null_count == 2 + sum(row["Longitude"] is None or row["Latitude"] is None for row in read)

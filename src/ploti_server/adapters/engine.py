@@ -1,7 +1,8 @@
 """Whole-table work on one machine: DuckDB, out of core, within a set memory and without extensions (stack.md, 1 and 2).
 
 Each query runs on its own cursor of one in-memory database, so that an answer can be streamed while tables are made.
-What a generator of batches gives is staged as Parquet in the work folder; kept tables spill there.
+What a generator of batches gives is staged as plain Parquet in the work folder, as it is read again soon; kept tables
+spill there.
 """
 
 import shutil
@@ -37,7 +38,7 @@ class DuckDBTables:
         """Stage what a generator of batches gives as a Parquet file, and name it as a table."""
         path = self._folder / f"staged-{self._staged:04d}.parquet"
         self._staged += 1
-        with pq.ParquetWriter(path, schema, compression="lz4") as writer:
+        with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False, write_statistics=False) as writer:
             for group in row_groups(batches, schema):
                 writer.write_table(group, row_group_size=STAGED_GROUP_ROWS)
         self.add_files(name, [path])

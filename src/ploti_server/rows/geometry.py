@@ -22,8 +22,8 @@ __all__ = [
     "UndeclaredCrs",
     "UnknownCrs",
     "geometry_type",
+    "normalise_points",
     "normalise_shapes",
-    "points_from_xy",
     "promote",
     "same_shapes",
     "within_metres",
@@ -56,14 +56,12 @@ class Shapes:
     rejects: tuple[tuple[int, str], ...]
 
 
-def points_from_xy(x: "pa.Array[Any]", y: "pa.Array[Any]") -> Geometries:
-    """Make points from two number columns; None where a coordinate is missing (D3.3)."""
-    lon = np.asarray(x.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-    lat = np.asarray(y.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-    whole = ~(np.isnan(lon) | np.isnan(lat))
-    points = np.full(len(lon), None, dtype=object)
-    points[whole] = shapely.points(lon[whole], lat[whole])
-    return points
+def normalise_points(x: "pa.Array[Any]", y: "pa.Array[Any]", crs: tuple[str, ...]) -> Shapes:
+    """Deliver points from two number columns as `normalise_shapes` would; null where a coordinate is missing (D3.3)."""
+    sides = [values.cast(pa.float64()).to_numpy(zero_copy_only=False) for values in (x, y)]
+    coordinates = np.column_stack(sides)
+    rows = np.flatnonzero(~np.isnan(coordinates).any(axis=1))
+    return _placed_points(coordinates[rows], rows, len(coordinates), crs)
 
 
 def normalise_shapes(geometries: Geometries, crs: tuple[str, ...], repair: bool = True) -> Shapes:
@@ -75,7 +73,8 @@ def normalise_shapes(geometries: Geometries, crs: tuple[str, ...], repair: bool 
     shapes = np.array(geometries, dtype=object, copy=True)
     shapes[shapely.is_empty(shapes)] = None
     if np.isin(shapely.get_type_id(shapes), (-1, _POINT)).all():
-        return _normalise_points(shapes, crs)
+        rows = np.flatnonzero(~shapely.is_missing(shapes))
+        return _placed_points(shapely.get_coordinates(shapes), rows, len(shapes), crs)
     plain = plain_polygons(shapes, crs)
     if len(plain.rows) == len(shapes):
         return Shapes(plain.wkb, pa.array(plain.hilbert), frozenset({"MultiPolygon"}), 0, ())
@@ -132,18 +131,18 @@ def promote(wkb: "pa.Array[Any]", kind: str | None) -> "pa.Array[Any]":
     return _wkb(shapes)
 
 
-def _normalise_points(points: Geometries, crs: tuple[str, ...]) -> Shapes:
-    """Take the short way of a batch that has nothing but points."""
-    rows = np.flatnonzero(~shapely.is_missing(points))
-    coordinates = shapely.get_coordinates(points)
+def _placed_points(
+    coordinates: npt.NDArray[np.float64], rows: npt.NDArray[np.intp], length: int, crs: tuple[str, ...]
+) -> Shapes:
+    """Take the short way of a batch of `length` that has nothing but points, in these of its rows."""
     finite = np.isfinite(coordinates).all(axis=1)
     placed = place(coordinates[finite], np.arange(finite.sum()), crs)
     kept = placed.coordinates[placed.fits] + 0.0
-    there = np.zeros(len(points), dtype=np.bool_)
+    there = np.zeros(length, dtype=np.bool_)
     there[rows[finite][placed.fits]] = True
     rejects = [(int(row), NOT_FINITE) for row in rows[~finite]]
     rejects += [(int(row), placed.misfit) for row in rows[finite][~placed.fits]]
-    keys = np.zeros(len(points), dtype=np.int64)
+    keys = np.zeros(length, dtype=np.int64)
     keys[there] = hilbert_keys(kept[:, 0], kept[:, 1])
     kinds = frozenset({"Point"} if there.any() else ())
     return Shapes(point_array(kept, there), pa.array(keys, mask=~there), kinds, 0, tuple(sorted(rejects)))

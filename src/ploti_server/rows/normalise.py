@@ -3,6 +3,7 @@
 A pure function of the batch and the plan; an engine maps it over all batches.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,8 +14,8 @@ import shapely
 
 from ploti.contract.files import GEOMETRY
 from ploti.contract.values import ColumnType
-from ploti_server.rows.geometry import normalise_shapes, points_from_xy, promote
-from ploti_server.rows.raw import Array, RawBatch, RawColumn
+from ploti_server.rows.geometry import Shapes, normalise_points, normalise_shapes, promote
+from ploti_server.rows.raw import Array, RawBatch
 from ploti_server.rows.text import clean, pc
 from ploti_server.rows.types import ARROW_TYPES, Held, fit, hold
 
@@ -127,10 +128,7 @@ def normalise(raw: RawBatch, plan: Plan) -> Normalised:
         return Normalised(_empty(plan), rejects.table(), tuple(misfits))
     if plan.shapes is None:
         return Normalised(_in_order(delivered, plan), rejects.table(), missing=raw.missing)
-    shapes = _shapes(raw, plan.shapes, plan.zone, rejects)
-    placed = normalise_shapes(shapes, plan.shapes.crs, plan.shapes.repair)
-    for index, reason in placed.rejects:
-        rejects.add(int(raw.numbers[index]), GEOMETRY, reason, _shown(shapes[index]))
+    placed = _placed(raw, plan, delivered, rejects)
     delivered[GEOMETRY] = promote(placed.wkb, plan.shapes.kind)
     delivered[HILBERT] = placed.hilbert
     batch = _in_order(delivered, plan)
@@ -139,13 +137,13 @@ def normalise(raw: RawBatch, plan: Plan) -> Normalised:
 
 def has_multipoints(raw: RawBatch, planned: PlannedShapes) -> bool:
     """Tell whether a batch has a multipoint, or a collection that may become one."""
-    shapes = _shapes(raw, planned, "UTC", _Rejects([], [], [], []))
+    shapes = _shapes(raw, planned, _Rejects([], [], [], []))
     return bool(np.isin(shapely.get_type_id(shapes), _MULTIPOINT_OR_COLLECTION).any())
 
 
 def kinds_of_shapes(raw: RawBatch, planned: PlannedShapes) -> frozenset[str]:
     """Give the kinds that a batch's shapes are delivered as."""
-    shapes = _shapes(raw, planned, "UTC", _Rejects([], [], [], []))
+    shapes = _shapes(raw, planned, _Rejects([], [], [], []))
     return normalise_shapes(shapes, planned.crs, planned.repair).kinds
 
 
@@ -178,18 +176,35 @@ def _empty(plan: Plan) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(0, field.type) for field in plan.schema], schema=plan.schema)
 
 
-def _shapes(raw: RawBatch, planned: PlannedShapes, zone: str, rejects: _Rejects) -> npt.NDArray[np.object_]:
+def _placed(raw: RawBatch, plan: Plan, delivered: Mapping[str, Array], rejects: _Rejects) -> Shapes:
+    """Place a batch's shapes and list those that have no place."""
+    planned = plan.shapes or PlannedShapes()
+    if planned.wkt is None and planned.x is not None and planned.y is not None:
+        x, y = (_coordinate(raw, plan, id_, delivered) for id_ in (planned.x, planned.y))
+        placed = normalise_points(x, y, planned.crs)
+        shown = [_shown(shapely.Point(x[index].as_py(), y[index].as_py())) for index, _ in placed.rejects]
+    else:
+        shapes = _shapes(raw, planned, rejects)
+        placed = normalise_shapes(shapes, planned.crs, planned.repair)
+        shown = [_shown(shapes[index]) for index, _ in placed.rejects]
+    for (index, reason), text in zip(placed.rejects, shown, strict=True):
+        rejects.add(int(raw.numbers[index]), GEOMETRY, reason, text)
+    return placed
+
+
+def _coordinate(raw: RawBatch, plan: Plan, id_: str, delivered: Mapping[str, Array]) -> Array:
+    """Read a coordinate, or take the values that are delivered of its column as numbers."""
+    for column in plan.columns:
+        if column.source_id == id_ and column.type == "number" and column.declared:
+            return delivered[column.name]
+    return fit(raw.column(id_), "number", plan.zone).values
+
+
+def _shapes(raw: RawBatch, planned: PlannedShapes, rejects: _Rejects) -> npt.NDArray[np.object_]:
     """Give a batch's shapes as the source has them."""
     if planned.wkt is not None:
         return _shapes_from_text(raw, planned.wkt, rejects)
-    if planned.x is not None and planned.y is not None:
-        x, y = (_coordinate(raw.column(id_), zone) for id_ in (planned.x, planned.y))
-        return points_from_xy(x, y)
     return raw.shapes if raw.shapes is not None else np.full(len(raw.numbers), None, dtype=object)
-
-
-def _coordinate(column: RawColumn, zone: str) -> Array:
-    return fit(column, "number", zone).values
 
 
 def _shapes_from_text(raw: RawBatch, id_: str, rejects: _Rejects) -> npt.NDArray[np.object_]:
