@@ -143,13 +143,22 @@ class TestUsage:
             ["key", "create", "--workspace", "w", "--member", "m", "--role", "owner"],
             ["datasets", "list", "--bogus"],
             ["serve", "--port", "x"],
+            ["check"],
+            ["check", "ds_x", "--all-due"],
+            ["check", "--all-due", "--at", "2026-01-01"],
+            ["check", "ds_x", "--history", "states", "--state", "x.csv"],
+            ["check", "ds_x", "--state", "x.csv", "--at", "yesterday"],
+            ["workspace", "set", "acme", "--topic", "permits", "--all-topics"],
         ],
     )
-    def test_wrong_usage_is_exit_code_2_and_one_line(self, run, arguments):
+    def test_wrong_usage_is_exit_code_2_and_one_line_and_with_json_an_object(self, run, arguments):
         code, out, err = run(*arguments)
         assert (code, out) == (2, "")
         assert len(err.splitlines()) == 1
         assert err.startswith("ploti-server: ")
+        code, out, err = run(*arguments, "--json")
+        assert (code, err) == (2, "")
+        assert json.loads(out)["error"]["message"]
 
     def test_home_may_come_from_the_environment(self, tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("PLOTI_SERVER_HOME", str(tmp_path / "elsewhere"))

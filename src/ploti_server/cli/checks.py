@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from ploti_server import worker
 from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
+from ploti_server.cli.printing import COMMON, Common, WrongUsage, say, show
 from ploti_server.domain.checks import Check
 from ploti_server.pipeline.check import GivenState, own_state, take_state
 from ploti_server.pipeline.deliver import deliver_due
@@ -81,11 +81,11 @@ def _require_one_way(
     dataset: str | None, state: Path | None, history: str | None, at: str | None, *, all_due: bool
 ) -> None:
     if all_due == (dataset is not None):
-        raise CommandRefused("name one dataset, or give --all-due")
+        raise WrongUsage("name one dataset, or give --all-due")
     if all_due and (state or history or at):
-        raise CommandRefused("--all-due reads the sources themselves: leave out --state, --history and --at")
+        raise WrongUsage("--all-due reads the sources themselves: leave out --state, --history and --at")
     if history and (state or at):
-        raise CommandRefused("--history brings its own states and times: leave out --state and --at")
+        raise WrongUsage("--history brings its own states and times: leave out --state and --at")
 
 
 def _moment(at: str | None) -> datetime | None:
@@ -94,7 +94,7 @@ def _moment(at: str | None) -> datetime | None:
     try:
         read = datetime.fromisoformat(at)
     except ValueError as error:
-        raise CommandRefused(f"--at: '{at}' is not a time like 2026-10-18T06:00:00Z or 2026-10-18") from error
+        raise WrongUsage(f"--at: '{at}' is not a time like 2026-10-18T06:00:00Z or 2026-10-18") from error
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
 
 

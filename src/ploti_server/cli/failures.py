@@ -6,7 +6,7 @@ import sys
 from sqlalchemy.exc import OperationalError
 
 from ploti_server.adapters.migrations import UnknownLayout
-from ploti_server.cli.printing import CommandRefused
+from ploti_server.cli.printing import CommandRefused, WrongUsage
 from ploti_server.domain.access import Refused
 from ploti_server.domain.catalog import CatalogBroken
 from ploti_server.domain.settings import SettingsBroken
@@ -33,6 +33,11 @@ EXPECTED: tuple[type[Exception], ...] = (
 def is_expected(failed: Exception) -> bool:
     """Tell whether a failure is a refusal with a message for the operator."""
     return isinstance(failed, EXPECTED)
+
+
+def is_wrong_usage(failed: Exception) -> bool:
+    """Tell whether a command was called in a way that it cannot be, which has an exit code of its own (D13.6)."""
+    return isinstance(failed, WrongUsage)
 
 
 def tell(failed: Exception, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """The table of commands, and what becomes of their failures: 0 done, 1 refused with one clear line, 2 wrong usage."""
 
+import json
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -55,18 +56,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = make_app()(given, exit_on_error=False, print_error=False)
     except CycloptsError as wrong:
-        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"ploti-server: {_line(wrong)}")
+        _tell_wrong(_line(wrong), as_json="--json" in given)
         return WRONG_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as failed:
-        from ploti_server.cli.failures import is_expected, tell
+        from ploti_server.cli.failures import is_expected, is_wrong_usage, tell
 
         if not is_expected(failed):
             raise
         tell(failed, as_json="--json" in given)
-        return REFUSED
+        return WRONG_USAGE if is_wrong_usage(failed) else REFUSED
     return result if isinstance(result, int) else DONE
+
+
+def _tell_wrong(line: str, as_json: bool) -> None:
+    """Print what is wrong with a call: a line to the error output, or an object to the output."""
+    if as_json:
+        print(json.dumps({"error": {"message": line}}, ensure_ascii=False))
+    else:
+        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"ploti-server: {line}")
 
 
 def _line(wrong: CycloptsError) -> str:

@@ -1,7 +1,9 @@
 """What all commands share: `--home`, `--json`, tables, and the refusal of a command."""
 
 import json
+import re
 import sys
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +12,23 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 HOME: Final = Path("ploti-home")
+NOTHING: Final = "-"
 _WIDE: Final = 10_000
+_READABLE: Final = 17
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z")
+_STEERING: Final = ("Cc", "Cs", "Zl", "Zp")
+_BIDIRECTIONAL: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class CommandRefused(Exception):
     """A command that cannot be done; the message says what to do."""
+
+
+class WrongUsage(CommandRefused):
+    """Arguments that do not go together or cannot be read; the message says which do (D13.6)."""
 
 
 @Parameter(name="*")
@@ -48,27 +60,48 @@ def say(line: str) -> None:
 
 
 def as_text(value: Any) -> str:
-    """Write a value for a person."""
+    """Write a value for a person, in one line and without what would steer a terminal."""
     if value is None:
-        return "-"
+        return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return ", ".join(str(item) for item in value) or "-"
-    return str(value)
+        return ", ".join(as_text(item) for item in value) or NOTHING
+    return "".join(_shown(character) for character in str(value))
+
+
+def _shown(character: str) -> str:
+    if character in "\n\r\t":
+        return " "
+    steers = character in _BIDIRECTIONAL or unicodedata.category(character) in _STEERING
+    return "\N{REPLACEMENT CHARACTER}" if steers else character
 
 
 def _print_rows(rows: Sequence[dict[str, Any]], title: str) -> None:
+    """Print a table, or where the terminal is too narrow for that each row as lines of facts."""
     if not rows:
         say(f"no {title or 'rows'} yet")
         return
+    cells = [{name: _to_the_minute(as_text(value)) for name, value in row.items()} for row in rows]
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDE)
+    if _least_width(cells) > console.width:
+        for row in cells:
+            say("\n".join(f"{name}: {text}" for name, text in row.items() if text != NOTHING) + "\n")
+        return
     table = Table(box=None, pad_edge=False)
-    for name in rows[0]:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(_plain(as_text(value)) for value in row.values()))
-    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(table)
+    for number, name in enumerate(cells[0]):
+        table.add_column(name, overflow="fold", no_wrap=number == 0)
+    for row in cells:
+        table.add_row(*(Text(text) for text in row.values()))
+    console.print(table)
 
 
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")
+def _least_width(cells: Sequence[dict[str, str]]) -> int:
+    """Tell the width below which a table would break its values into crumbs."""
+    widest = [max(len(name), *(len(row[name]) for row in cells)) for name in cells[0]]
+    return widest[0] + sum(2 + min(width, _READABLE) for width in widest[1:])
+
+
+def _to_the_minute(text: str) -> str:
+    """Shorten a moment for a person's eye; it stays UTC."""
+    return f"{text[:10]} {text[11:16]}Z" if _MOMENT.fullmatch(text) else text

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
+from ploti_server.cli.printing import COMMON, Common, WrongUsage, say, show
 from ploti_server.domain.wire import wire_time
 from ploti_server.domain.workspaces import Workspace
 from ploti_server.pipeline.workspaces import create_workspace, delete_workspace, set_workspace
@@ -51,7 +51,7 @@ def set_(
 ) -> int:
     """Change a workspace's coverage or plan; its subscriptions follow at once."""
     if all_topics and topic:
-        raise CommandRefused("give either --topic or --all-topics")
+        raise WrongUsage("give either --topic or --all-topics")
     changed, waiting = set_workspace(ports_of(common), name, coverage, topic, all_topics=all_topics)
     show(common, _shown(common, changed) | ({"waiting": list(waiting)} if common.as_json else {}))
     if waiting and not common.as_json:
