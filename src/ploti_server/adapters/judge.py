@@ -1,0 +1,138 @@
+"""The built-in matching agent: weighs how records agree, by what that tells in their dataset (D4.8).
+
+Deterministic, without network and without a model file. Each pair's columns get levels of agreement
+(`rows/likeness.py`), levels get weights learnt from the dataset (`rows/weights.py`), and a pair's confidence is its
+share of all odds around it: the other partners of its two records, records known to be others that resemble them as
+much, and having no partner at all. Two partners that are nearly alike therefore leave both without.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.evidence import Evidence, Values
+from ploti_server.domain.similarity import Level
+from ploti_server.ports import Judgement, Pair
+from ploti_server.rows.likeness import Column, column_levels
+from ploti_server.rows.weights import Asked, Floats, Known, LevelTable, Weights, learn
+
+TOLD: Final = 4
+"""Columns for a match, and against it, that an explanation names."""
+
+WORTH_TELLING: Final = 0.3
+DECIMALS: Final = 4
+LEAST_PRIOR: Final = -4.0
+MOST_PRIOR: Final = -1.0
+
+WORDS: Final = {
+    Level.SAME_RARE: "same, rare",
+    Level.SAME: "same",
+    Level.SAME_COMMON: "same, common",
+    Level.ALIKE: "alike",
+    Level.CLOSE: "close",
+    Level.DIGIT: "one character apart",
+    Level.NEAR: "similar",
+    Level.SOME: "somewhat similar",
+    Level.NUMBER: "other number",
+    Level.DIFFERENT: "different",
+    Level.ONE_MISSING: "missing on one side",
+    Level.BOTH_MISSING: "missing on both sides",
+}
+
+
+class BuiltInJudge:
+    """`MatchingAgent` that judges by weighed agreement."""
+
+    def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:  # noqa: ARG002
+        """Judge every pair at once; where no column is compared, none."""
+        if not pairs or not evidence.columns:
+            return ()
+        levels = _Levels(evidence)
+        old, olds = _numbered(pair.old for pair in pairs)
+        new, news = _numbered(pair.new for pair in pairs)
+        asked = Asked(levels.of([(pair.old, pair.new) for pair in pairs]), old, new)
+        known = Known(levels.of(evidence.apart), levels.of(evidence.same), levels.of(_themselves(pairs, evidence)))
+        weights = learn(asked, known, list(evidence.columns.values()))
+        prior = _prior(len(olds), len(news), len(pairs))
+        rivals = _rivals(weights.score(known.apart) + prior, evidence, olds, news)
+        chances = _chances(weights.score(asked.levels) + prior, asked, rivals)
+        return _judgements(pairs, chances, weights, asked.levels, list(evidence.columns))
+
+
+class _Levels:
+    """Levels of pairs over all compared columns; each column remembers what it folded."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._columns = {
+            name: Column(type_, evidence.held.get(name, {}), evidence.rows) for name, type_ in evidence.columns.items()
+        }
+
+    def of(self, pairs: Sequence[tuple[Values, Values]]) -> LevelTable:
+        table = np.empty((len(pairs), len(self._columns)), dtype=np.int8)
+        for place, (name, column) in enumerate(self._columns.items()):
+            table[:, place] = column_levels(column, ((old[name], new[name]) for old, new in pairs))
+        return table
+
+
+def _numbered(records: Iterable[Values]) -> tuple[npt.NDArray[np.int64], dict[int, int]]:
+    """Number records in order of appearance; gives each its number, and the numbers by identity."""
+    numbers: dict[int, int] = {}
+    return np.fromiter((numbers.setdefault(id(r), len(numbers)) for r in records), np.int64), numbers
+
+
+def _themselves(pairs: Sequence[Pair], evidence: Evidence) -> list[tuple[Values, Values]]:
+    records = {id(record): record for record in (*(p.old for p in pairs), *(other for _, other in evidence.apart))}
+    return [(record, record) for record in records.values()]
+
+
+def _prior(olds: int, news: int, pairs: int) -> float:
+    """Give the logarithm of a pair's odds before anything is compared: half of the records may have a partner."""
+    return float(np.clip(np.log(0.5 * min(olds, news) / pairs), LEAST_PRIOR, MOST_PRIOR))
+
+
+def _rivals(scores: Floats, evidence: Evidence, olds: dict[int, int], news: dict[int, int]) -> tuple[Floats, Floats]:
+    """Give for each old and new record the odds of records known to be others."""
+    odds = np.exp(np.clip(scores, -60, 60))
+    of_old, of_new = np.zeros(len(olds)), np.zeros(len(news))
+    for (record, _), rival in zip(evidence.apart, odds, strict=True):
+        if (place := olds.get(id(record))) is not None:
+            of_old[place] += rival
+        elif (place := news.get(id(record))) is not None:
+            of_new[place] += rival
+    return of_old, of_new
+
+
+def _chances(scores: Floats, asked: Asked, rivals: tuple[Floats, Floats]) -> Floats:
+    """Give each pair's share of the odds around it."""
+    odds = np.exp(np.clip(scores, -60, 60))
+    of_old = (np.bincount(asked.old, odds) + rivals[0])[asked.old]
+    of_new = (np.bincount(asked.new, odds) + rivals[1])[asked.new]
+    return np.asarray(odds / (1 + of_old + of_new - odds))
+
+
+def _judgements(
+    pairs: Sequence[Pair], chances: Floats, weights: Weights, levels: LevelTable, names: Sequence[str]
+) -> tuple[Judgement, ...]:
+    told = weights.by_column(levels)
+    order = np.argsort(-told, axis=1, kind="stable")
+    judged = []
+    for place, (pair, chance) in enumerate(zip(pairs, chances.tolist(), strict=True)):
+        same = chance >= 0.5
+        explained = _explained(told[place], levels[place], order[place], names)
+        judged.append(Judgement(pair.pair_id, same, round(chance if same else 1 - chance, DECIMALS), explained))
+    return tuple(judged)
+
+
+def _explained(told: Any, levels: Any, order: Any, names: Sequence[str]) -> str:
+    """Name the columns that speak most for one record and against it, with their weights."""
+    speaking = [place for place in order.tolist() if abs(told[place]) >= WORTH_TELLING]
+    for_it = [_said(names[p], levels[p], told[p]) for p in speaking if told[p] > 0][:TOLD]
+    against = [_said(names[p], levels[p], told[p]) for p in reversed(speaking) if told[p] < 0][:TOLD]
+    return f"for: {', '.join(for_it) or 'nothing'}; against: {', '.join(against) or 'nothing'}"
+
+
+def _said(name: str, level: int, weight: float) -> str:
+    return f"{name} {WORDS[Level(level)]} {weight:+.1f}"
