@@ -3,7 +3,8 @@
 import json
 import sys
 
-from sqlalchemy.exc import OperationalError
+import duckdb
+from sqlalchemy.exc import DatabaseError
 
 from ploti_server.adapters.migrations import UnknownLayout
 from ploti_server.cli.printing import CommandRefused, WrongUsage
@@ -25,9 +26,14 @@ EXPECTED: tuple[type[Exception], ...] = (
     ReleaseRefused,
     WorkspaceRefused,
     UnknownLayout,
-    OperationalError,
+    DatabaseError,
+    duckdb.Error,
+    OSError,
 )
-"""Every kind of refusal that a command can end with; another exception is a fault of the program."""
+"""Every kind of refusal that a command can end with; another exception is a fault of the program.
+
+What the database, the engine or the disk refuses is one: a full disk, a file that is no database, a read-only folder.
+"""
 
 
 def is_expected(failed: Exception) -> bool:
@@ -51,6 +57,11 @@ def tell(failed: Exception, as_json: bool) -> None:
 
 
 def _message(failed: Exception) -> str:
-    if isinstance(failed, OperationalError):
+    if isinstance(failed, DatabaseError):
         return f"the database does not answer as it should: {' '.join(str(failed.orig).split())}; try `doctor`"
+    if isinstance(failed, duckdb.Error):
+        return f"the engine gave up: {' '.join(str(failed).split())}; look at memory and disk with `doctor`"
+    if isinstance(failed, OSError):
+        place = f" ({failed.filename})" if failed.filename is not None else ""
+        return f"the disk or the network refused: {failed.strerror or failed}{place}; try `doctor`"
     return str(failed)

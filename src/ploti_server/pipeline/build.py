@@ -53,7 +53,7 @@ def build(ports: Ports, check: Check) -> Check:
         gathered = _begin(ports, check)
         ports.reach("build.begun")
         try:
-            with _workplace(ports, check) as folder, ports.engine.work(folder) as tables:
+            with _workplace(ports, check, gathered.version.attempt) as folder, ports.engine.work(folder) as tables:
                 ended = _compute(ports, tables, gathered, check, folder)
         except StateUnreadable as error:
             ended = Ended(gathered.version, "failed", str(error))
@@ -65,10 +65,12 @@ def build(ports: Ports, check: Check) -> Check:
 
 
 @contextmanager
-def _workplace(ports: Ports, check: Check) -> Iterator[Path]:
-    """Give an empty folder for one build; what an earlier, killed one left there goes."""
-    folder = ports.home / "work" / f"check-{check.id}"
-    shutil.rmtree(folder, ignore_errors=True)
+def _workplace(ports: Ports, check: Check, attempt: int) -> Iterator[Path]:
+    """Give an empty folder for one build; those of earlier attempts go: they were killed, or have lost their lease."""
+    place = ports.home / "work"
+    for left in place.glob(f"check-{check.id}-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    folder = place / f"check-{check.id}-{attempt}"
     folder.mkdir(parents=True)
     try:
         yield folder
@@ -84,9 +86,12 @@ def _begin(ports: Ports, check: Check) -> Gathered:
             raise LookupError(f"{check.dataset_id} left the catalog while its check {check.id} was open")
         current = records.versions.current(check.dataset_id)
         begun = _begun(records, check)
+        begun = begun or Version(
+            dataset.id, records.versions.newest_number(dataset.id) + 1, 0, VersionStatus.BUILDING, 0
+        )
         version = replace(
-            begun or Version(dataset.id, records.versions.newest_number(dataset.id) + 1, 0, VersionStatus.BUILDING, 0),
-            attempt=begun.attempt + 1 if begun else 1,
+            begun,
+            attempt=_free_attempt(ports, begun),
             status=VersionStatus.BUILDING,
             check_id=check.id,
             base=current.number if current else None,
@@ -96,10 +101,26 @@ def _begin(ports: Ports, check: Check) -> Gathered:
             fetched_at=check.fetched_at,
         )
         records.versions.put(version)
-        released = records.versions.released(dataset.id)
+        released = all_released(records, dataset.id)
         same = (v for v in released if current and v.schema_version == current.schema_version)
         ledger = tuple(f"{v.folder}/{f.path}" for v in released for f in v.staff_files if f.path.startswith("ledger/"))
         return Gathered(dataset, version, current, next(same, None), ledger)
+
+
+def _free_attempt(ports: Ports, begun: Version) -> int:
+    """Give the next attempt whose folder is empty: an abandoned build of this number may have left files (D5.3)."""
+    attempt = begun.attempt + 1
+    while next(iter(ports.files.paths(f"{replace(begun, attempt=attempt).folder}/")), None) is not None:
+        attempt += 1
+    return attempt
+
+
+def all_released(records: Records, dataset_id: str) -> tuple[Version, ...]:
+    """Give every released version, oldest first, page by page."""
+    released: tuple[Version, ...] = ()
+    while page := records.versions.released(dataset_id, after=released[-1].number if released else 0):
+        released += page
+    return released
 
 
 def _begun(records: Records, check: Check) -> Version | None:

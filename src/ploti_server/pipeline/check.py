@@ -3,13 +3,14 @@
 import hashlib
 import tempfile
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.versions import state_path
+from ploti_server.domain.versions import VersionStatus, state_path
+from ploti_server.domain.wire import wire_time
 from ploti_server.ports import Ports, Records
 
 BLOCK: Final = 1 << 20
@@ -43,6 +44,7 @@ def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
         for waiting in records.checks.open_of(dataset_id):
             if waiting.status is CheckStatus.QUEUED:
                 records.checks.put(replace(waiting, status=CheckStatus.REPLACED, finished_at=now))
+                drop_unfinished(records, waiting)
         check = records.checks.add(
             Check(
                 id=0,
@@ -58,6 +60,34 @@ def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
         ports.reach("check.before_commit")
     ports.reach("check.queued")
     return check
+
+
+def drop_unfinished(records: Records, check: Check) -> None:
+    """Forget the version that an ended check had begun: its number is free again."""
+    unfinished = (VersionStatus.BUILDING, VersionStatus.WAITING)
+    for version in records.versions.in_status(check.dataset_id, unfinished):
+        if version.check_id == check.id:
+            records.versions.drop(check.dataset_id, version.number)
+
+
+def fail_check(ports: Ports, dataset_id: str, reason: str) -> Check:
+    """Record a check whose source could not be read at all; its dataset stays due (D14.2)."""
+    now = ports.clock.now()
+    with ports.store.write() as records:
+        current = records.versions.current(dataset_id)
+        return records.checks.add(
+            Check(
+                id=0,
+                dataset_id=dataset_id,
+                status=CheckStatus.FAILED,
+                fetched_at=now,
+                created_at=now,
+                outcome="failed",
+                version=current.number if current else None,
+                reason=reason,
+                finished_at=now,
+            )
+        )
 
 
 def own_state(ports: Ports, dataset_id: str, fetched_at: datetime | None) -> GivenState:
@@ -87,9 +117,7 @@ def _known(records: Records, dataset_id: str) -> Dataset:
 def _refuse_earlier(records: Records, dataset_id: str, fetched_at: datetime | None) -> None:
     last = records.catalog.refresh(dataset_id).last_checked_at
     if fetched_at is not None and last is not None and fetched_at < last:
-        raise CheckRefused(
-            f"{dataset_id} was last read at {last.astimezone(UTC).isoformat()}: a state read before that is refused"
-        )
+        raise CheckRefused(f"{dataset_id} was last read at {wire_time(last)}: a state read before that is refused")
 
 
 def _store_raw(ports: Ports, dataset_id: str, file: Path) -> str:
