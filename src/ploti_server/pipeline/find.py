@@ -59,8 +59,9 @@ class Search:
 def find(search: Search) -> Found:
     """Pair the rows of `new` with the records of `old` and the ledger, as far as no agent is needed."""
     tables, old = search.tables, search.old
-    keys = _key_facts(tables, search.new)
-    found = Found(keys, "new", "old", search.new.rows, old.rows if old else 0)
+    labels = _keep_keys(search)
+    keys = _key_facts(tables, search.new, labels["new"])
+    found = Found(keys, labels["new"], labels["old"], search.new.rows, old.rows if old else 0)
     if old is None:
         tables.define("touched_new", "SELECT * FROM new")
         tables.define("left_new_rows", "SELECT * FROM new")
@@ -69,16 +70,24 @@ def find(search: Search) -> Found:
     return _keyed(search, found) if search.plan.keyed else _unkeyed(search, found)
 
 
-def _key_facts(tables: Tables, state: Side) -> KeyFacts:
+def _keep_keys(search: Search) -> dict[str, str]:
+    """Keep key and content hash of every row, so that whole rows are read once; gives each side's table of labels."""
+    tables, plan = search.tables, search.plan
+    if not plan.key:
+        return {"new": "new", "old": "old"}
+    for side, label in (("new", ROW), ("old", RECORD_ID)):
+        tables.keep(f"keyed_{side}", match.keyed_rows(side, label, plan.key, plan.compared))
+    return {"new": "keyed_new", "old": "keyed_old"}
+
+
+def _key_facts(tables: Tables, state: Side, table: str) -> KeyFacts:
     """Count null and repeated keys of a state; leaves the table `repeated_new` where it has a key (D6.1)."""
     key = state.schema.key_columns
     if not key:
         return KeyFacts()
-    tables.keep("repeated_new", match.repeated_keys("new", key))
-    duplicate = tables.one("SELECT CAST(COALESCE(SUM(r._ploti_rows), 0) AS BIGINT) AS found FROM repeated_new r")[
-        "found"
-    ]
-    null = tables.one(match.null_keys("new", key))["found"] if any(state.nulls.get(name) for name in key) else 0
+    tables.keep("repeated_new", match.repeated_keys(table, key))
+    duplicate = tables.one(match.repeated_rows("repeated_new"))["found"]
+    null = tables.one(match.null_keys(table, key))["found"] if any(state.nulls.get(name) for name in key) else 0
     return KeyFacts(null, duplicate)
 
 
@@ -102,8 +111,8 @@ def _make_identities(tables: Tables, schema: Schema, keys: KeyFacts) -> None:
 def _keyed(search: Search, found: Found) -> Found:
     tables, plan = search.tables, search.plan
     if plan.key:
-        tables.keep("repeated_old", match.repeated_keys("old", plan.key))
-        tables.keep("by_key", match.pairs_by_key(plan.key, plan.compared))
+        tables.keep("repeated_old", match.repeated_keys("keyed_old", plan.key))
+        tables.keep("by_key", match.pairs_by_key(plan.key))
         differing = (
             f"SELECT p.{ROW}, p.{RECORD_ID}, 'key' AS _match, {NO_SCORE} AS _score FROM by_key p WHERE p._differs"
         )
@@ -159,7 +168,7 @@ def _keep_touched(tables: Tables, found: Found) -> None:
     """
     differing = " UNION ALL ".join(found.compared)
     for side, label, left in (("new", ROW, found.left_new), ("old", RECORD_ID, found.left_old)):
-        if left == side:
+        if left in (side, f"keyed_{side}"):
             tables.define(f"touched_{side}", f"SELECT * FROM {side}")
             tables.define(f"left_{side}_rows", f"SELECT * FROM {side}")
             continue

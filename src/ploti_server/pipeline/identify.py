@@ -110,7 +110,7 @@ def _make_entries(search: Search, found: Found, version: int) -> None:
     tables, keyed = search.tables, bool(search.new.schema.key_columns)
     rekeyed = (*found.pairs.get("content", ()), *found.pairs.get("agent", ())) if keyed else ()
     tables.define("rekeyed", match.all_pairs(rekeyed))
-    gone = _gone(tables, search.old.schema) if search.old and found.old_count else iter(())
+    gone = _gone(search, search.old.schema) if search.old and found.old_count else iter(())
     tables.map_batches("removed_identities", gone, ledger.REMOVED_SCHEMA)
     tables.keep("ledger_rows", ledger.entries(version))
     due = search.new.rows - sum(found.by.values()) + found.by["ledger"] + search.count("rekeyed") + found.old_count
@@ -119,10 +119,12 @@ def _make_entries(search: Search, found: Found, version: int) -> None:
         raise ValueError(f"{search.dataset.id}: {written} ledger entries, {due} are due: the ledger lacks records")
 
 
-def _gone(tables: Tables, schema: Schema) -> Iterator[pa.RecordBatch]:
+def _gone(search: Search, schema: Schema) -> Iterator[pa.RecordBatch]:
     types = own_types(schema)
     key = {name: types[name] for name in schema.key_columns}
-    if key:
-        tables.define("repeated_removed", match.repeated_keys("old", tuple(key)))
-    rows = tables.query(ledger.removed_rows("removed", tuple(types), tuple(key)))
+    if key and tuple(key) == search.plan.key:
+        search.tables.define("repeated_removed", "SELECT * FROM repeated_old")
+    elif key:
+        search.tables.define("repeated_removed", match.repeated_keys("old", tuple(key)))
+    rows = search.tables.query(ledger.removed_rows("removed", tuple(types), tuple(key)))
     return ledger.removed_identities(rows, own_types(schema, volatile=False), key)

@@ -32,21 +32,28 @@ def null_keys(table: str, key: Sequence[str]) -> str:
     return f"SELECT count(*) AS found FROM {table} t WHERE {missing}"
 
 
-def pairs_by_key(key: Sequence[str], compared: Sequence[str]) -> str:
-    """Pair rows by a key that is whole and unique in both versions; `_differs` tells that a compared value may."""
-    old = _keyed_side("old", "repeated_old", RECORD_ID, key, compared)
-    new = _keyed_side("new", "repeated_new", ROW, key, compared)
+def keyed_rows(table: str, label: str, key: Sequence[str], compared: Sequence[str]) -> str:
+    """Give each row's label, key and the hash of its compared values: what matching by key needs of a whole row."""
+    hashed = row_hash([f"t.{quoted(name)}" for name in compared])
+    return f"SELECT t.{label}, {columns_of('t', key)}, {hashed} AS _ploti_hash FROM {table} t"
+
+
+def pairs_by_key(key: Sequence[str]) -> str:
+    """Pair the rows of `keyed_new` and `keyed_old` by a key that is whole and unique in both versions.
+
+    `_differs` tells that a compared value may differ.
+    """
+    old, new = _unique_keys("old", RECORD_ID, key), _unique_keys("new", ROW, key)
     return (
         f"SELECT n.{ROW}, o.{RECORD_ID}, n._ploti_hash IS DISTINCT FROM o._ploti_hash AS _differs"
         f" FROM ({new}) n JOIN ({old}) o ON {all_equal('n', 'o', key)}"
     )
 
 
-def _keyed_side(table: str, repeated: str, label: str, key: Sequence[str], compared: Sequence[str]) -> str:
-    hashed = row_hash([f"t.{quoted(name)}" for name in compared])
+def _unique_keys(side: str, label: str, key: Sequence[str]) -> str:
     return (
-        f"SELECT t.{label}, {columns_of('t', key)}, {hashed} AS _ploti_hash FROM {table} t"
-        f" LEFT JOIN {repeated} r ON {all_equal('t', 'r', key)} WHERE r._ploti_rows IS NULL"
+        f"SELECT t.{label}, {columns_of('t', key)}, t._ploti_hash FROM keyed_{side} t"
+        f" LEFT JOIN repeated_{side} r ON {all_equal('t', 'r', key)} WHERE r._ploti_rows IS NULL"
     )
 
 
