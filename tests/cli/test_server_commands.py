@@ -64,11 +64,18 @@ class TestCatalog:
         (row,) = told("datasets", "list")
         assert (row["dataset"], row["place"], row["version"], row["retired"]) == ("ds_x", "fl", None, False)
 
-    def test_change_that_breaks_a_consumer_is_shown_as_major(self, run, catalog):
+    def test_change_that_breaks_a_consumer_is_shown_as_major(self, run, catalog, tmp_path):
         run("catalog", "apply", str(catalog))
-        catalog.write_text(CATALOG.replace("title: X", "title: Y, drop: [a]"), encoding="utf-8")
+        changed = "title: Y, drop: [A], columns: {b: string}"
+        catalog.write_text(CATALOG.replace("title: X", changed), encoding="utf-8")
         _, out, _ = run("catalog", "apply", str(catalog), "--dry-run")
-        assert "~ ds_x (title, drop): a MAJOR schema change at the next check, held for review" in out
+        assert "~ ds_x (title, columns, drop)\n" in out
+        (tmp_path / "x.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+        assert run("check", "ds_x")[0] == 0
+        _, out, _ = run("catalog", "apply", str(catalog), "--dry-run")
+        assert "~ ds_x (title, columns, drop): a MAJOR schema change at the next check, held for review" in out
+        run("catalog", "apply", str(catalog))
+        assert run("check", "ds_x")[1].startswith("ds_x x.csv: held version 2")
 
     def test_broken_catalog_is_refused_whole_with_every_problem(self, run, told, catalog):
         catalog.write_text(CATALOG.replace("fl, topic: permits", "mars, topic: water"), encoding="utf-8")

@@ -8,7 +8,16 @@ import pytest
 
 from ploti_server.domain.catalog import Catalog, CatalogBroken, parse_catalog, read_duration
 from ploti_server.domain.catalog_plan import effect_of, kept_topics, plan_catalog
-from ploti_server.domain.datasets import Attachment, Dataset, MatchingLimits, ReviewLimits, SourceSpec, Topic
+from ploti_server.domain.datasets import (
+    Attachment,
+    Dataset,
+    GeometryColumns,
+    MatchingLimits,
+    ReviewLimits,
+    SourceSpec,
+    Topic,
+)
+from ploti_server.domain.schema import Column, Schema
 
 HERE = Path("/srv/catalogs/catalog.yaml")
 TOPICS = "topics: [{id: permits, name: Permits}]\n"
@@ -186,7 +195,11 @@ def test_duration_is_a_count_and_a_unit_up_to_a_leap_year(text, length):
 
 
 def dataset(dataset_id, **fields):
-    return Dataset(id=dataset_id, title="T", source=SourceSpec("file", "x"), **fields)
+    return Dataset(**{"id": dataset_id, "title": "T", "source": SourceSpec("file", "x")} | fields)
+
+
+UNKEYED = Schema((Column("a", "string", False, "A"), Column("b", "string", True, "B")))
+SHAPED = SourceSpec("file", "x", geometry=GeometryColumns(x="X", y="Y"))
 
 
 class TestPlan:
@@ -200,40 +213,66 @@ class TestPlan:
     )
 
     def test_plan_tells_what_is_added_changed_retired_and_unchanged(self):
-        plan = plan_catalog(Catalog((), self.AFTER), (), self.BEFORE)
+        plan = plan_catalog(Catalog((), self.AFTER), (), self.BEFORE, {})
         assert plan.added == ("ds_e",)
         assert [(a.dataset_id, a.fields, a.effect) for a in plan.changed] == [("ds_b", ("title",), None)]
         assert (plan.retired, plan.returned, plan.unchanged) == (("ds_c",), ("ds_d",), ("ds_a",))
         assert not plan.is_empty
 
     def test_dataset_that_the_file_leaves_out_stays(self):
-        assert plan_catalog(Catalog((), self.AFTER), (), self.BEFORE).not_named == ("ds_left",)
-        assert plan_catalog(Catalog((), ()), (), self.BEFORE).is_empty
+        assert plan_catalog(Catalog((), self.AFTER), (), self.BEFORE, {}).not_named == ("ds_left",)
+        assert plan_catalog(Catalog((), ()), (), self.BEFORE, {}).is_empty
 
     def test_applying_the_same_again_changes_nothing(self):
         topics = (Topic("a", "A"), Topic("b", "B"))
-        assert plan_catalog(Catalog(topics, self.AFTER), topics, self.AFTER).is_empty
+        assert plan_catalog(Catalog(topics, self.AFTER), topics, self.AFTER, {}).is_empty
 
     def test_topic_left_out_stays_while_a_dataset_left_alone_is_filed_under_it(self):
         topics = (Topic("a", "A"), Topic("b", "B"), Topic("c", "C"))
         stored = (dataset("ds_a", topic="a"), dataset("ds_b", topic="b"))
         catalog = Catalog((Topic("n", "N"), Topic("c", "See")), (dataset("ds_a", topic="n"),))
-        plan = plan_catalog(catalog, topics, stored)
+        plan = plan_catalog(catalog, topics, stored, {})
         assert (plan.topics_added, plan.topics_changed, plan.topics_removed) == (("n",), ("c",), ("a",))
         assert [topic.id for topic in kept_topics(catalog, topics, stored)] == ["n", "c", "b"]
 
     @pytest.mark.parametrize(
         ("before", "after", "effect"),
         [
-            ({}, {"volatile": ("a",)}, None),
-            ({}, {"drop": ("a",)}, "MAJOR"),
-            ({"drop": ("a",)}, {}, "MINOR"),
-            ({}, {"key": ("a",)}, "MINOR"),
-            ({"key": ("a",)}, {}, "MAJOR"),
-            ({"key": ("a",)}, {"key": ("b",)}, "MAJOR"),
-            ({"key": ("a",)}, {"key": ("a",), "drop": ("b",)}, "MAJOR"),
-            ({"columns": {"a": "string"}}, {"columns": {"a": "integer"}}, "MAJOR"),
+            ({}, {"volatile": ("B",)}, None),
+            ({}, {"drop": ("B",)}, "MAJOR"),
+            ({}, {"drop": ("b",)}, "MAJOR"),
+            ({}, {"drop": ("not there",)}, None),
+            ({"drop": ("c",)}, {}, "MINOR"),
+            ({"drop": ("c",)}, {"drop": ("c", "B")}, "MAJOR"),
+            ({}, {"columns": {"B": "string"}}, None),
+            ({}, {"columns": {"B": "integer"}}, "MAJOR"),
+            ({"columns": {"B": "string"}}, {}, None),
+            ({}, {"columns": {"not there": "integer"}}, None),
+            ({}, {"source": SHAPED}, "MINOR"),
         ],
     )
-    def test_changed_key_types_and_drops_tell_their_effect_at_the_next_check(self, before, after, effect):
-        assert effect_of(dataset("ds_a", **before), dataset("ds_a", **after)) == effect
+    def test_changed_types_and_drops_tell_their_effect_at_the_next_check(self, before, after, effect):
+        assert effect_of(dataset("ds_a", **before), dataset("ds_a", **after), UNKEYED) == effect
+
+    @pytest.mark.parametrize(
+        ("schema", "before", "after", "effect"),
+        [
+            ("UNKEYED", (), ("A",), "MINOR"),
+            ("KEYED", ("A",), (), "MAJOR"),
+            ("KEYED", ("A",), ("B",), "MAJOR"),
+            ("KEYED", ("A",), ("a",), None),
+            ("KEYED", ("A",), ("A", "c"), "MAJOR"),
+            ("UNKEYED", ("gone",), ("A",), "MINOR"),
+            ("UNKEYED", ("gone",), (), None),
+        ],
+    )
+    def test_changed_key_tells_its_effect_at_the_next_check(self, schema, before, after, effect):
+        schema = {"UNKEYED": UNKEYED, "KEYED": replace(UNKEYED, key_columns=("a",))}[schema]
+        assert effect_of(dataset("ds_a", key=before), dataset("ds_a", key=after), schema) == effect
+
+    def test_shapes_that_are_placed_no_longer_are_a_removed_column(self):
+        shaped = Schema((*UNKEYED.columns, Column("geometry", "geometry", True, "geometry", geometry_type="Point")))
+        assert effect_of(dataset("ds_a", source=SHAPED), dataset("ds_a"), shaped) == "MAJOR"
+
+    def test_nothing_can_break_before_the_first_release(self):
+        assert effect_of(dataset("ds_a"), dataset("ds_a", drop=("B",), key=("A",)), None) is None

@@ -38,7 +38,9 @@ def apply_catalog(ports: Ports, catalog: Catalog) -> Applied:
 
 
 def _plan(records: Records, catalog: Catalog) -> CatalogPlan:
-    return plan_catalog(catalog, records.catalog.topics(), records.catalog.datasets())
+    current = {dataset.id: records.versions.current(dataset.id) for dataset in catalog.datasets}
+    schemas = {dataset_id: version.schema for dataset_id, version in current.items() if version is not None}
+    return plan_catalog(catalog, records.catalog.topics(), records.catalog.datasets(), schemas)
 
 
 def _store(records: Records, catalog: Catalog) -> None:
