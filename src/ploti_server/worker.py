@@ -8,15 +8,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from ploti_server.domain.checks import Check, CheckStatus
-from ploti_server.domain.versions import VersionStatus
 from ploti_server.pipeline.build import build
+from ploti_server.pipeline.check import drop_unfinished
 from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.release import LeaseLost
-from ploti_server.ports import Ports, Records
+from ploti_server.pipeline.schedule import queue_due
+from ploti_server.ports import Ports
 
 LOG: Final = logging.getLogger(__name__)
 TRIES: Final = 3
@@ -25,6 +26,8 @@ LEASE: Final = timedelta(seconds=30)
 BEAT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 1.0
 AWAIT_SECONDS: Final = 0.2
+LOOK_EVERY: Final = timedelta(seconds=30)
+"""How often the schedule is looked at."""
 
 
 def new_owner() -> str:
@@ -65,13 +68,7 @@ def _put_back(ports: Ports, check: Check, error: Exception) -> None:
         if stored is not None and stored.lease_owner == check.lease_owner:
             records.checks.put(tried)
             if tried.status is CheckStatus.FAILED:
-                _drop_unfinished(records, check)
-
-
-def _drop_unfinished(records: Records, check: Check) -> None:
-    for version in records.versions.in_status(check.dataset_id, (VersionStatus.BUILDING, VersionStatus.WAITING)):
-        if version.check_id == check.id:
-            records.versions.drop(check.dataset_id, version.number)
+                drop_unfinished(records, check)
 
 
 def work_through(ports: Ports, owner: str, check_id: int) -> Check:
@@ -87,7 +84,10 @@ def work_through(ports: Ports, owner: str, check_id: int) -> Check:
             raise LookupError(f"there is no check {check_id}")
         if check_id not in {open_.id for open_ in waiting}:
             return check
-        built = work_one(ports, owner, waiting[0].id)
+        try:
+            built = work_one(ports, owner, waiting[0].id)
+        except LeaseLost:  # another worker has gone on with it, as after a machine's sleep
+            built = None
         if built is not None and built.id == check_id:
             return built
         if built is None:
@@ -95,17 +95,31 @@ def work_through(ports: Ports, owner: str, check_id: int) -> Check:
 
 
 def run(ports: Ports, stop: threading.Event) -> None:
-    """Work until told to stop; a build that breaks down is logged, and tried again later."""
+    """Work until told to stop: check what is due, build what is queued, send to webhooks.
+
+    What breaks down is logged, and tried again later.
+    """
     owner = new_owner()
+    looked: datetime | None = None
     with _delivering(ports, stop, owner):
         while not stop.is_set():
             try:
+                looked = _look_at_schedule(ports, looked)
                 done = work_one(ports, owner)
             except Exception:
                 LOG.exception("a build broke down")
                 done = None
             if done is None:
                 stop.wait(IDLE_SECONDS)
+
+
+def _look_at_schedule(ports: Ports, looked: datetime | None) -> datetime:
+    """Queue the checks that are due, now and then; gives when that was done last."""
+    now = ports.clock.now()
+    if looked is not None and looked <= now < looked + LOOK_EVERY:
+        return looked
+    queue_due(ports)
+    return now
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from ploti_server.domain.checks import Check
 from ploti_server.pipeline.check import GivenState, own_state, take_state
 from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.history import history_states
-from ploti_server.pipeline.schedule import due_datasets
+from ploti_server.pipeline.schedule import due_datasets, take_due
 from ploti_server.ports import Ports
 
 
@@ -37,16 +37,16 @@ def check(
     ports = ports_of(common)
     told = []
     with tempfile.TemporaryDirectory() as scratch:
-        states: Iterator[tuple[str, GivenState]]
+        taken: Iterator[tuple[Check, GivenState | None]]
         if dataset is None:
-            states = ((due, own_state(ports, due, None)) for due in due_datasets(ports))
+            taken = ((take_due(ports, due), None) for due in due_datasets(ports))
         elif history is not None:
-            states = _past(ports, dataset, history, Path(scratch))
+            taken = ((take_state(ports, dataset, past), past) for past in _past(ports, dataset, history, Path(scratch)))
         else:
             given_one = own_state(ports, dataset, _moment(at)) if state is None else GivenState(state, _moment(at))
-            states = iter([(dataset, given_one)])
-        for name, given in states:
-            done = worker.work_through(ports, worker.new_owner(), take_state(ports, name, given).id)
+            taken = iter([(take_state(ports, dataset, given_one), given_one)])
+        for queued, given in taken:
+            done = worker.work_through(ports, worker.new_owner(), queued.id)
             told.append(_told(done))
             if not common.as_json:
                 say(_line(done, given))
@@ -98,11 +98,10 @@ def _moment(at: str | None) -> datetime | None:
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-def _past(ports: Ports, dataset: str, history: str, scratch: Path) -> Iterator[tuple[str, GivenState]]:
+def _past(ports: Ports, dataset: str, history: str, scratch: Path) -> Iterator[GivenState]:
     with ports.store.read() as records:
         last = records.catalog.refresh(dataset).last_checked_at
-    for given in history_states(history, last, scratch):
-        yield dataset, given
+    yield from history_states(history, last, scratch)
 
 
 def _told(done: Check) -> dict[str, Any]:
