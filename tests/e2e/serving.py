@@ -51,10 +51,14 @@ def states_of(name):
 
 @dataclass
 class Publisher:
-    """A publisher in a home folder, with the catalogs of some histories and one workspace that may see them all."""
+    """A publisher in a home folder, with the catalogs of some histories and one workspace that may see them all.
+
+    `catalog` is a file of other datasets than the real histories'.
+    """
 
     home: Path
     names: tuple[str, ...]
+    catalog: Path | None = None
     ports: object = None
     owner: str = field(default_factory=new_owner)
     key: str = ""
@@ -64,8 +68,8 @@ class Publisher:
         roomy = {"requests_per_minute": 1_000_000, "strict_requests_per_minute": 1_000_000}
         self.settings = replace(Settings.of(home=self.home), **roomy)
         self.ports = self.ports or build_ports(self.settings)
-        for source in dict.fromkeys(map(source_of, self.names)):
-            file = source / "catalog.yaml"
+        files = [source_of(name) / "catalog.yaml" for name in self.names] if self.catalog is None else [self.catalog]
+        for file in dict.fromkeys(files):
             apply_catalog(self.ports, parse_catalog(file.read_text(encoding="utf-8"), file))
         self.workspace = create_workspace(self.ports, "team", COVERAGE, None)
         self.key = create_key(self.ports, "team", "reader", "admin").text

@@ -1,6 +1,8 @@
 """Real histories followed by sync into DuckDB: after each state the table is the newest snapshot (I1, D11.8)."""
 
+import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pytest
 from tests.e2e.independent import SyncedTable, arrived_by
@@ -9,6 +11,7 @@ from tests.e2e.serving import DEMO_NAMES, Publisher, ploti, serving, serving_com
 from ploti import Client
 from ploti.sync.loop import resync, sync, verify
 from ploti.sync.targets import open_target
+from ploti_server.pipeline.check import GivenState
 
 HISTORIES = (
     *DEMO_NAMES, "sa_building_permits", "vt_rutland_zoning", "toronto_short_term_rentals", "calfire_incidents",
@@ -105,6 +108,49 @@ def test_a_table_equals_the_newest_snapshot_after_each_state_however_seldom_it_s
     assert each.compared == len(states)
     tables = sum(one.compared for one in (each, seldom, late, pausing))
     print(f"{name}: {len(states)} states, {len(released)} versions, {tables} tables compared with snapshots")
+
+
+SINGLES_CATALOG = """
+topics: [{id: places-boundaries, name: Places}]
+datasets:
+  - id: ds_singles
+    title: Columns with one value
+    topic: places-boundaries
+    source: {kind: file, url: singles/latest}
+    key: [id]
+    columns: {day: date, moment: timestamp}
+"""
+SINGLES = (
+    {"text": "A", "whole": 7, "share": 0.1, "on": True, "nested": ["a", {"b": 1}], "day": "0001-01-01",
+     "moment": "2024-05-31T23:59:59.000001Z"},
+    {"text": "O'Neil \n\u00e9", "whole": 2**53 + 1, "share": 0.1 + 0.2, "on": False, "nested": {"c": None, "b": [2]},
+     "day": "9999-12-31", "moment": "1969-12-31T23:59:59.999999Z"},
+    dict.fromkeys(("text", "whole", "share", "on", "nested", "day", "moment")),
+    {"text": "", "whole": -(2**63), "share": 5e-324, "on": True, "nested": "plain", "day": "2024-02-29",
+     "moment": "2024-02-29T00:00:00Z"},
+)  # fmt: skip
+"""Columns that have one value in every row, by state: the rows that stay get the new one without being changes."""
+
+
+def test_a_value_that_every_row_has_moves_in_rows_that_no_change_names(tmp_path):
+    (tmp_path / "catalog.yaml").write_text(SINGLES_CATALOG, encoding="utf-8")
+    publisher = Publisher(tmp_path / "home", ("singles",), tmp_path / "catalog.yaml")
+    released, moved = [], set()
+    with serving(publisher) as url, Client(publisher.key, url) as client:
+        follower = Follower(publisher, client, publisher.subscribe(), tmp_path / "singles.duckdb")
+        for at, single in enumerate(SINGLES):
+            rows = [{"id": f"k{number}", "name": f"n{number % 7}", **single} for number in range(at, 40 + at)]
+            file = tmp_path / f"{at}-2024-01-0{at + 1}.json"
+            file.write_text(json.dumps(rows), encoding="utf-8")
+            released.append(publisher.publish("singles", GivenState(file, datetime(2024, 1, 1 + at, tzinfo=UTC))))
+            published = publisher.published("singles", released[-1])
+            follower.follow("singles", released)
+            follower.check_verified()
+            if at:
+                moved |= published.manifest["constants"].keys()
+                assert published.manifest["counts"] == {"added": 1, "changed": 0, "removed": 1}
+                assert set(follower.arrived.values()) == set(released[: at + 1])
+    assert moved == SINGLES[0].keys()
 
 
 def test_a_dataset_kept_back_at_a_major_change_waits_while_the_others_go_on(tmp_path):
