@@ -1,0 +1,208 @@
+"""Rows of a dataset's table in PostgreSQL: staged by COPY, then merged in one transaction (D5.8, D11.3).
+
+A table is never truncated, dropped or swapped: grants, views, indexes and foreign rows of the user's stay.
+"""
+
+import json
+from base64 import b64decode
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from psycopg import errors
+
+from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID, SRID
+from ploti.sync.target import Moved, StepRefused
+from ploti.sync.targets._postgresql_copy import check_file_columns, copy_parts, file_columns, reading
+from ploti.sync.targets._postgresql_json import stored_json
+from ploti.sync.targets._postgresql_session import Session, literal, quoted
+from ploti.sync.targets._postgresql_shape import Stored, fitted, index_shapes, make_table
+
+_ID: Final = quoted(RECORD_ID)
+_KEPT_BACK: Final = frozenset(ENVELOPE)
+"""Columns that do not make a row differ: `_ploti_version` stays the version in which the row last arrived (D11.8)."""
+
+
+def staging_name(dataset_id: str, kind: str = "") -> str:
+    """Name a dataset's staging table, the same in each run, so that what a killed one left is found."""
+    return f"_ploti_staging_{sha256(dataset_id.encode()).hexdigest()[:12]}{kind}"
+
+
+@contextmanager
+def staged(
+    session: Session,
+    name: str,
+    columns: Sequence[Stored],
+    paths: Sequence[Path],
+    *,
+    logged: bool = False,
+    buckets: Collection[str] | None = None,
+) -> Iterator[str]:
+    """Bring parts into a staging table of their own, and drop it afterwards unless it was renamed."""
+    with reading() as reader:
+        check_file_columns(reader, paths, columns)
+        make_table(session, name, columns, logged=logged)
+        try:
+            copy_parts(reader, session, name, columns, paths, buckets=buckets)
+            yield session.table(name)
+        finally:
+            if not session.db.closed:
+                session.run(f"DROP TABLE IF EXISTS {session.table(name)}")
+
+
+def finish_first(session: Session, staging: str, table: str, columns: Sequence[Stored], announced: int) -> Moved:
+    """Make a whole table of a first load's staging table: checked, with key and spatial index."""
+    rows = _count(session, session.table(staging))
+    if rows != announced:
+        raise StepRefused(f"the snapshot has {rows} rows where {announced} are announced")
+    add_key(session, staging, table)
+    if any(each.sql.startswith("geometry(") for each in columns):
+        index_shapes(session, staging, table)
+    return Moved(rows)
+
+
+def add_key(session: Session, table: str, named_after: str) -> None:
+    """Make the record id the primary key; raises StepRefused for one that is there twice."""
+    name = fitted(named_after, "_pkey")
+    taken = session.rows("SELECT to_regclass(%s)", [session.table(name)])[0][0] is not None
+    constraint = "" if taken else f"CONSTRAINT {quoted(name)} "
+    try:
+        session.run(f"ALTER TABLE {session.table(table)} ADD {constraint}PRIMARY KEY ({_ID})")
+    except (errors.UniqueViolation, errors.NotNullViolation) as error:
+        raise StepRefused(f"the snapshot names a record more than once: {error.diag.message_detail}") from error
+
+
+def check_ids(session: Session, staging: str, where: str) -> None:
+    """Refuse a staged record that is there twice (D5.5)."""
+    found = session.rows(f"SELECT {_ID}, count(*) FROM {staging} GROUP BY 1 HAVING count(*) > 1 ORDER BY 1 LIMIT 1")
+    if found:
+        raise StepRefused(f"the {where} has record {found[0][0]} {found[0][1]} times: nothing of it was applied")
+
+
+def count_rows(session: Session, table: str) -> int:
+    """Count a table's rows."""
+    return _count(session, session.table(table))
+
+
+def _count(session: Session, name: str) -> int:
+    return int(session.rows(f"SELECT count(*) FROM {name}")[0][0])
+
+
+def merge(
+    session: Session,
+    table: str,
+    staging: str,
+    columns: Sequence[Stored],
+    *,
+    compared: Collection[str] | None = None,
+    buckets: Collection[str] | None = None,
+) -> Moved:
+    """Make a table's rows the staged ones by difference; rows that agree are not touched.
+
+    With `buckets` only the records of those. `compared` names the columns that count; all own ones unless given.
+    """
+    name = session.table(table)
+    within = "" if buckets is None else f"substr(t.{_ID}, 5, 2) IN ({', '.join(map(literal, buckets))}) AND "
+    staged_too = f"EXISTS (SELECT FROM {staging} s WHERE s.{_ID} = t.{_ID})"
+    removed = session.run(f"DELETE FROM {name} t WHERE {within}NOT {staged_too}")
+    changed = session.run(_update(name, staging, columns, compared)) if len(columns) > 1 else 0
+    names = ", ".join(quoted(each.column) for each in columns)
+    held = f"EXISTS (SELECT FROM {name} t WHERE t.{_ID} = s.{_ID})"
+    added = session.run(f"INSERT INTO {name} ({names}) SELECT {names} FROM {staging} s WHERE NOT {held}")
+    return Moved(_count(session, name), added, changed, removed)
+
+
+def _update(name: str, staging: str, columns: Sequence[Stored], compared: Collection[str] | None) -> str:
+    counted = [each for each in columns if each.name not in _KEPT_BACK and (compared is None or each.name in compared)]
+    differs = " OR ".join(
+        f"t.{quoted(each.column)}{each.exact} IS DISTINCT FROM s.{quoted(each.column)}{each.exact}" for each in counted
+    )
+    settings = ", ".join(f"{quoted(c.column)} = s.{quoted(c.column)}" for c in columns if c.name != RECORD_ID)
+    return f"UPDATE {name} t SET {settings} FROM {staging} s WHERE s.{_ID} = t.{_ID} AND ({differs or 'false'})"
+
+
+def replace_all(session: Session, table: str, staging: str, columns: Sequence[Stored]) -> Moved:
+    """Replace the rows of a table that lost its primary key, which is made again."""
+    names = ", ".join(quoted(each.column) for each in columns)
+    session.run(f"DELETE FROM {session.table(table)}")
+    rows = session.run(f"INSERT INTO {session.table(table)} ({names}) SELECT {names} FROM {staging}")
+    add_key(session, table, table)
+    return Moved(rows)
+
+
+def check_marks(session: Session, staging: str) -> tuple[int, int, int]:
+    """Check what a changes part says of its rows; gives added, changed and removed."""
+    op, change = quoted(OP), quoted(CHANGE)
+    unknown, added, changed, removed = session.rows(
+        f"SELECT count(*) FILTER (WHERE {op} IS NULL OR {op} NOT IN ('upsert', 'delete')), "
+        f"count(*) FILTER (WHERE {change} = 'added'), count(*) FILTER (WHERE {change} = 'changed'), "
+        f"count(*) FILTER (WHERE {op} = 'delete') FROM {staging}"
+    )[0]
+    if unknown:
+        raise StepRefused(f"the changes file has {unknown} rows that are neither upsert nor delete")
+    check_ids(session, staging, "changes file")
+    return added, changed, removed
+
+
+def move(session: Session, table: str, staging: str, columns: Sequence[Stored]) -> None:
+    """Delete what staged changes remove and insert or replace what they put."""
+    name, op = session.table(table), quoted(OP)
+    names = ", ".join(quoted(each.column) for each in columns)
+    settings = ", ".join(f"{quoted(c.column)} = excluded.{quoted(c.column)}" for c in columns if c.name != RECORD_ID)
+    session.run(f"DELETE FROM {name} t USING {staging} s WHERE s.{_ID} = t.{_ID} AND s.{op} = 'delete'")
+    session.run(
+        f"INSERT INTO {name} ({names}) SELECT {names} FROM {staging} WHERE {op} = 'upsert' "
+        f"ON CONFLICT ({_ID}) DO UPDATE SET {settings}"
+    )
+
+
+def fill(session: Session, table: str, staging: str, brought: Sequence[Stored]) -> None:
+    """Set the columns that a staged backfill brings on the records that it names (D5.8)."""
+    settings = ", ".join(f"{quoted(each.column)} = s.{quoted(each.column)}" for each in brought)
+    session.run(f"UPDATE {session.table(table)} t SET {settings} FROM {staging} s WHERE s.{_ID} = t.{_ID}")
+
+
+def backfill_columns(paths: Sequence[Path], columns: Sequence[Stored]) -> list[Stored]:
+    """Give the record id and the columns that a backfill brings; nothing where it brings none."""
+    if not paths:
+        return []
+    with reading() as reader:
+        names = file_columns(reader, paths)
+    brought = [each for each in columns if each.name in names and each.name not in ENVELOPE]
+    return [next(each for each in columns if each.name == RECORD_ID), *brought] if brought else []
+
+
+def set_constants(session: Session, table: str, columns: Sequence[Stored], constants: Mapping[str, Any]) -> None:
+    """Give single-valued columns their new value, in rows that have another; shapes come in base64 (D5.8)."""
+    by_name = {each.name: each for each in columns}
+    for name, value in constants.items():
+        if name not in by_name:
+            raise StepRefused(f"the version gives a value for {name!r}, which is no column of it")
+        column = by_name[name]
+        new, held = _constant(session, column, value), quoted(column.column)
+        session.run(
+            f"UPDATE {session.table(table)} SET {held} = {new} "
+            f"WHERE {held}{column.exact} IS DISTINCT FROM ({new}){column.exact}"
+        )
+
+
+def _constant(session: Session, column: Stored, value: Any) -> str:
+    """Give a value of `manifest.json` as an SQL expression of the column's type."""
+    if value is None:
+        return f"NULL::{_cast(session, column)}"
+    if column.type == "geometry":
+        shape = literal(b64decode(value).hex())
+        if column.sql == "bytea":
+            return f"decode({shape}, 'hex')"
+        return f"{session.postgis}.ST_SetSRID({shape}::{session.postgis}.geometry, {SRID})"
+    if column.type == "json":
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return f"{literal(stored_json(text))}::jsonb"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{literal(text)}::{_cast(session, column)}"
+
+
+def _cast(session: Session, column: Stored) -> str:
+    return f"{session.postgis}.geometry" if column.sql.startswith("geometry(") else column.sql

@@ -1,0 +1,188 @@
+"""The shape of a dataset's table in PostgreSQL, and how it follows the schema without being dropped (D11.3)."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Final
+
+from ploti.contract.files import ENVELOPE, GEOMETRY, RECORD_ID, SRID
+from ploti.contract.resources import Column, Schema
+from ploti.contract.values import STORAGE_TYPES, ColumnType
+from ploti.sync.target import StepBlocked, StepRefused
+from ploti.sync.targets._postgresql_session import Session, literal, quoted
+
+_NAME_BYTES: Final = 63
+_SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+_KINDS: Final = frozenset({"Point", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection"})
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A column as the table has it: the feed's name and type, the table's name and PostgreSQL's type."""
+
+    name: str
+    type: ColumnType
+    column: str
+    sql: str
+
+    @property
+    def exact(self) -> str:
+        """A cast after which two values are equal only where the digest's texts are (D5.6)."""
+        if self.type == "json":
+            return "::text"
+        return "::bytea" if self.sql.startswith("geometry(") else ""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table as it is: columns with PostgreSQL's types, in order; a user may have added some."""
+
+    table: str
+    columns: Mapping[str, str]
+    keyed: bool
+
+    def widens_to(self, wanted: Sequence[Stored], delivered: Collection[str]) -> bool:
+        """Tell whether adding columns is all that a new schema asks for; `delivered` are the columns sent before."""
+        kept = all(self.columns.get(each.column, each.sql) == each.sql for each in wanted)
+        here = all(each.column in self.columns for each in wanted if each.column in delivered)
+        return kept and here and set(delivered) <= {each.column for each in wanted}
+
+    def has(self, wanted: Sequence[Stored]) -> bool:
+        """Tell whether the table has every column as wanted."""
+        return all(self.columns.get(each.column) == each.sql for each in wanted)
+
+
+def table_name(dataset_id: str) -> str:
+    """Name a dataset's table: its id, cut and marked where PostgreSQL would cut it silently."""
+    return fitted(dataset_id)
+
+
+def fitted(name: str, ending: str = "") -> str:
+    """Give a name with an ending within 63 bytes; a cut one carries a mark of the whole."""
+    if len((name + ending).encode()) <= _NAME_BYTES:
+        return name + ending
+    mark = "_" + sha256(name.encode()).hexdigest()[:8] + ending
+    return name.encode()[: _NAME_BYTES - len(mark.encode())].decode(errors="ignore") + mark
+
+
+def columns_of(session: Session, schema: Schema, shape: Shape | None = None) -> tuple[Stored, ...]:
+    """Give the columns of a dataset's table: the envelope, then the dataset's own.
+
+    Shapes stay `bytea` where the table has them so, made before PostGIS came. Raises StepRefused for a name that is
+    too long.
+    """
+    listed: list[tuple[str, ColumnType, str]] = [(name, type_, "Geometry") for name, type_ in ENVELOPE.items()]
+    listed += [(each["name"], each["type"], each.get("geometryType") or "Geometry") for each in schema["columns"]]
+    names = {name for name, _, _ in listed}
+    columns = []
+    for name, type_, kind in listed:
+        if len(name.encode()) >= _NAME_BYTES:
+            raise StepRefused(f"column name {name!r} is longer than PostgreSQL's 62 bytes: tell the publisher")
+        stored = Stored(name, type_, _stored_name(name, names), _sql_type(session, name, type_, kind))
+        if type_ == "geometry" and shape is not None and shape.columns.get(stored.column) == "bytea":
+            stored = replace(stored, sql="bytea")
+        columns.append(stored)
+    return tuple(columns)
+
+
+def _stored_name(name: str, names: Collection[str]) -> str:
+    """Give the name in the table: `xmin` and the like are PostgreSQL's own and get a `_` after them."""
+    if name not in _SYSTEM_COLUMNS:
+        return name
+    while name in names:
+        name += "_"
+    return name
+
+
+def _sql_type(session: Session, name: str, type_: ColumnType, kind: str) -> str:
+    if name == RECORD_ID:
+        return "text"
+    if type_ == "geometry" and session.postgis is not None:
+        return f"geometry({kind if kind in _KINDS else 'Geometry'},{SRID})"
+    return STORAGE_TYPES[type_].postgresql
+
+
+def shape_of(session: Session, table: str) -> Shape | None:
+    """Read the shape of a table; None where there is none."""
+    found = session.rows("SELECT c.oid FROM pg_class c WHERE c.oid = to_regclass(%s)", [session.table(table)])
+    if not found:
+        return None
+    rows = session.rows(
+        "SELECT a.attname, regexp_replace(format_type(a.atttypid, a.atttypmod), '^\\S+\\.(?=geometry)', '') "
+        "FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+        [found[0][0]],
+    )
+    keyed = session.rows(
+        "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = %s AND a.attname = %s AND i.indisunique AND i.indisvalid AND i.indimmediate "
+        "AND i.indnatts = 1 AND i.indpred IS NULL",
+        [found[0][0], RECORD_ID],
+    )
+    return Shape(table, dict(rows), bool(keyed))
+
+
+def make_table(session: Session, table: str, columns: Iterable[Stored], *, logged: bool) -> None:
+    """Make a table in place of one that a killed run left under the same name."""
+    session.run(f"DROP TABLE IF EXISTS {session.table(table)}")
+    body = ", ".join(f"{quoted(each.column)} {_declared(session, each)}" for each in columns)
+    kind = "TABLE" if logged else "UNLOGGED TABLE"
+    session.run(f"CREATE {kind} {session.table(table)} ({body})")
+
+
+def _declared(session: Session, column: Stored) -> str:
+    """Give a column's type for DDL; ids sort by bytes, which is what the digest's buckets and fast joins want."""
+    if column.name == RECORD_ID:
+        return 'text COLLATE "C" NOT NULL'
+    return f"{session.postgis}.{column.sql}" if column.sql.startswith("geometry(") else column.sql
+
+
+def bring_shape(session: Session, shape: Shape, wanted: Sequence[Stored], delivered: Collection[str]) -> None:
+    """Add, drop and retype columns so that a table is as wanted; `delivered` are the columns sent before.
+
+    Columns of the user's own stay. Raises StepBlocked where one of them has the name of a column that arrives.
+    """
+    table = shape.table
+    own = {each.column: each.sql for each in wanted}
+    for column in wanted:
+        if (
+            column.column in shape.columns
+            and column.column not in delivered
+            and shape.columns[column.column] != column.sql
+        ):
+            raise StepBlocked(
+                f"{table} has a column {column.column!r} of yours, and one of that name arrives: rename it"
+            )
+    actions = [f"DROP COLUMN {quoted(name)}" for name in delivered if name in shape.columns and name not in own]
+    for column in wanted:
+        declared = _declared(session, column)
+        if column.column not in shape.columns:
+            actions.append(f"ADD COLUMN {quoted(column.column)} {declared}")
+        elif shape.columns[column.column] != column.sql:
+            actions.append(f"ALTER COLUMN {quoted(column.column)} TYPE {declared} USING NULL")
+    if actions:
+        session.alter(table, f"ALTER TABLE {session.table(table)} {', '.join(actions)}")
+    if GEOMETRY in own and own[GEOMETRY] != "bytea" and GEOMETRY not in shape.columns:
+        index_shapes(session, table)
+
+
+def index_shapes(session: Session, table: str, named_after: str | None = None) -> None:
+    """Make the spatial index."""
+    name = fitted(named_after or table, "_geometry_idx")
+    taken = session.rows("SELECT to_regclass(%s)", [session.table(name)])[0][0] is not None
+    session.run(f"CREATE INDEX {'' if taken else quoted(name)} ON {session.table(table)} USING gist ({GEOMETRY})")
+
+
+def describe(session: Session, table: str, schema: Schema, columns: Iterable[Stored]) -> None:
+    """Bring the comments on a table's columns."""
+    described = {each["name"]: _comment(each) for each in schema["columns"]}
+    for column in columns:
+        told = described.get(column.name)
+        if told is not None:
+            where = f"{session.table(table)}.{quoted(column.column)}"
+            session.run(f"COMMENT ON COLUMN {where} IS {literal(told) if told else 'NULL'}")
+
+
+def _comment(column: Column) -> str:
+    source = column.get("sourceName")
+    told = [column.get("description", ""), f"Source column: {source}" if source else ""]
+    return " ".join(part for part in told if part)

@@ -1,0 +1,298 @@
+"""PostgreSQL target: one table per dataset in one schema, rows and position in one transaction (D11.2, D11.3).
+
+Layout, beside the tables named by dataset id, each with `_ploti_record_id` as primary key:
+`_ploti_sync` (one row: subscription, cursor, layout) and `_ploti_datasets` (one row per dataset, left ones included).
+While a dataset is brought in there are also `_ploti_staging_*` tables; what a killed run left of them, the next drops.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ploti.contract.digest import Digest
+from ploti.contract.resources import Schema
+from ploti.sync.plan import Held
+from ploti.sync.target import (
+    DatasetInfo,
+    DatasetStatus,
+    Delivery,
+    Moved,
+    Reach,
+    RowsDiffer,
+    Say,
+    StepBlocked,
+    StepRefused,
+    Target,
+    TargetState,
+    TargetUnusable,
+    check_columns,
+    reach_nothing,
+)
+from ploti.sync.targets import _postgresql_books as books
+from ploti.sync.targets import _postgresql_rows as rows
+from ploti.sync.targets._postgresql_copy import MARKS
+from ploti.sync.targets._postgresql_digest import digest_of
+from ploti.sync.targets._postgresql_session import Server, Session, explained, quoted
+from ploti.sync.targets._postgresql_shape import (
+    Shape,
+    Stored,
+    bring_shape,
+    columns_of,
+    describe,
+    shape_of,
+    table_name,
+)
+
+_EXAMPLE: Final = "postgresql://user@host/database?schema=feeds"
+
+
+def open_target(url: str, reach: Reach, say: Say) -> Target:
+    """Give the target of `postgresql://user@host/database?schema=NAME`; the rest of the address is libpq's."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    named = [value for name, value in query if name == "schema"]
+    if len(named) > 1 or any(not name or "%" in name or "\0" in name or len(name.encode()) > 63 for name in named):
+        raise TargetUnusable(f"The address names no schema that could be. Write one like {_EXAMPLE}")
+    rest = [(name, value) for name, value in query if name != "schema"]
+    conninfo = urlunsplit(parts._replace(query=urlencode(rest)))
+    return PostgresTarget(Server(conninfo, named[0] if named else None, say), reach)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ploti" / "sync"
+
+
+@dataclass
+class PostgresTarget:
+    """A schema that follows one subscription; all work of a locked run goes over the session that holds the lock."""
+
+    server: Server
+    reach: Reach = reach_nothing
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    _held: Session | None = None
+
+    @property
+    def downloads(self) -> Path:
+        """Folder in the user's cache for parts on their way into this database."""
+        told = f"{self.server.conninfo} {self.server.schema}"
+        return _cache() / sha256(told.encode()).hexdigest()[:16]
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
+        with self.server.session() as session, session.locked():
+            self._held = session
+            try:
+                yield
+            finally:
+                self._held = None
+
+    def state(self) -> TargetState:
+        """Read subscription, cursor and what is held."""
+        with self._session() as session:
+            return books.read_state(session)
+
+    def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
+        """Replace a dataset's rows by the snapshot and store `held`, as one transaction.
+
+        The first load fills a table that nobody sees and names it at the end; later ones merge by difference (D11.3).
+        """
+        told = {} if info is None else asdict(info)
+        with self._step(delivery) as step:
+            if step.shape is not None and step.known is None:
+                raise StepBlocked(f"a table {step.table} that sync did not make is there already: rename or drop it")
+            name, session = rows.staging_name(delivery.dataset_id), step.session
+            with rows.staged(session, name, step.columns, delivery.snapshot, logged=step.shape is None) as staging:
+                if step.shape is None:
+                    moved = rows.finish_first(session, name, step.table, step.columns, delivery.row_count)
+                    describe(session, name, delivery.schema, step.columns)
+                session.run(f"ANALYZE {staging}")
+                self.reach("sync.staged")
+                with self._transaction(session):
+                    if step.shape is None:
+                        session.run(f"ALTER TABLE {staging} RENAME TO {quoted(step.table)}")
+                    else:
+                        moved = _reload(step, step.shape, staging)
+                    self._write(step, held, moved, told)
+        return moved
+
+    def apply(self, delivery: Delivery, held: Held) -> Moved:
+        """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction."""
+        with self._step(delivery) as step:
+            if step.known is None:
+                raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
+            shape = step.shape
+            if shape is None or not shape.keyed or not shape.widens_to(step.columns, step.delivered):
+                raise RowsDiffer("the table's columns are not those of the version before")
+            with _staged_changes(step) as staged:
+                self.reach("sync.staged")
+                with self._transaction(step.session):
+                    moved = _apply(step, shape, staged)
+                    self._write(step, held, moved, {})
+        return moved
+
+    def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
+        """Put the rows of these buckets right by the loaded version's snapshot, as one transaction (D11.5)."""
+        with self._step(delivery) as step:
+            shape, session = step.shape, step.session
+            if step.known is None or shape is None or not shape.keyed or not shape.has(step.columns):
+                raise StepRefused("the table lost a column or its primary key: run `ploti sync resync` for the dataset")
+            compared = {each.name for each in step.columns} - set(volatile)
+            name = rows.staging_name(delivery.dataset_id)
+            with rows.staged(session, name, step.columns, delivery.snapshot, buckets=buckets) as staging:
+                rows.check_ids(session, staging, "snapshot")
+                self.reach("sync.staged")
+                with self._transaction(session):
+                    moved = rows.merge(session, step.table, staging, step.columns, compared=compared, buckets=buckets)
+                    self.reach("sync.rows_written")
+                    books.update_dataset(session, delivery.dataset_id, {"rows": moved.rows})
+        return moved
+
+    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+        """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
+        with self._session() as session:
+            books.ensure_layout(session)
+            self.reach("sync.opened")
+            with self._transaction(session):
+                for held in moved:
+                    books.write_dataset(session, held, {"table_name": table_name(held.dataset_id)})
+                books.write_cursor(session, subscription_id, cursor, self.now())
+
+    def note(self, infos: Mapping[str, DatasetInfo]) -> None:
+        """Store what the API says of datasets that are in the target already."""
+        with self._session() as session, self._transaction(session):
+            for dataset_id, info in infos.items():
+                books.update_dataset(session, dataset_id, asdict(info))
+
+    def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
+        with self._session() as session:
+            schema = books.read_schema(session, dataset_id)
+            if schema is None:
+                raise StepRefused("no rows were loaded yet")
+            table, left_out = table_name(dataset_id), set(volatile)
+            own = {each["name"] for each in schema["columns"]} - left_out
+            columns = [each for each in columns_of(session, schema, shape_of(session, table)) if each.name in own]
+            return digest_of(session, table, columns)
+
+    def status(self) -> list[DatasetStatus]:
+        """List the datasets by id."""
+        with self._session() as session:
+            return books.read_status(session)
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        with explained():
+            if self._held is not None:
+                yield self._held
+                return
+            with self.server.session() as session:
+                yield session
+
+    @contextmanager
+    def _step(self, delivery: Delivery) -> Iterator["_Step"]:
+        """Open a session for a dataset's step, and look at its table."""
+        check_columns(delivery.schema)
+        table = table_name(delivery.dataset_id)
+        with self._session() as session, explained(table):
+            books.ensure_layout(session)
+            self.reach("sync.opened")
+            shape = shape_of(session, table)
+            known = books.read_schema(session, delivery.dataset_id)
+            columns = columns_of(session, delivery.schema, shape)
+            before = () if known is None else columns_of(session, known, shape)
+            yield _Step(session, delivery, table, known, shape, columns, frozenset(each.column for each in before))
+
+    @contextmanager
+    def _transaction(self, session: Session) -> Iterator[None]:
+        with session.transaction():
+            yield
+            self.reach("sync.before_commit")
+        self.reach("sync.after_commit")
+
+    def _write(self, step: "_Step", held: Held, moved: Moved, more: Mapping[str, Any]) -> None:
+        self.reach("sync.rows_written")
+        schema = books.schema_text(step.delivery.schema)
+        loaded = {"rows": moved.rows, "loaded_at": self.now(), "schema": schema, "table_name": step.table}
+        books.write_dataset(step.session, held, {**loaded, **more})
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What is to be brought into a table, and the table as it is: `delivered` are the columns sent before."""
+
+    session: Session
+    delivery: Delivery
+    table: str
+    known: Schema | None
+    shape: Shape | None
+    columns: Sequence[Stored]
+    delivered: Collection[str]
+
+    def bring_shape(self, shape: Shape) -> None:
+        """Make the table's columns those of the version, comments included."""
+        bring_shape(self.session, shape, self.columns, self.delivered)
+        if self.known is None or self.delivery.schema["columns"] != self.known["columns"]:
+            describe(self.session, self.table, self.delivery.schema, self.columns)
+
+
+def _reload(step: _Step, shape: Shape, staging: str) -> Moved:
+    """Bring an existing table to the staged snapshot: columns first, then rows by difference."""
+    step.bring_shape(shape)
+    change = rows.merge if shape.keyed else rows.replace_all
+    moved = change(step.session, step.table, staging, step.columns)
+    if moved.rows != step.delivery.row_count:
+        rows.check_ids(step.session, staging, "snapshot")
+        raise StepRefused(f"the snapshot has {moved.rows} rows where {step.delivery.row_count} are announced")
+    return Moved(moved.rows)
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """What a version's changes and backfill bring: staging tables, filled columns, and added, changed, removed."""
+
+    changes: str | None
+    filling: str | None
+    brought: Sequence[Stored]
+    counts: tuple[int, int, int]
+
+
+@contextmanager
+def _staged_changes(step: _Step) -> Iterator[_Staged]:
+    session, delivery = step.session, step.delivery
+    changes = filling = None
+    counts = (0, 0, 0)
+    brought = rows.backfill_columns(delivery.backfill, step.columns)
+    with ExitStack() as stack:
+        if delivery.changes:
+            name = rows.staging_name(delivery.dataset_id)
+            changes = stack.enter_context(rows.staged(session, name, (*step.columns, *MARKS), delivery.changes))
+            counts = rows.check_marks(session, changes)
+            session.run(f"ANALYZE {changes}")
+        if brought:
+            name = rows.staging_name(delivery.dataset_id, "_fill")
+            filling = stack.enter_context(rows.staged(session, name, brought, delivery.backfill))
+            rows.check_ids(session, filling, "backfill")
+            session.run(f"ANALYZE {filling}")
+        yield _Staged(changes, filling, brought[1:], counts)
+
+
+def _apply(step: _Step, shape: Shape, staged: _Staged) -> Moved:
+    """Bring new columns, then changes, backfill and constants; raises RowsDiffer for another number of rows."""
+    session, announced = step.session, step.delivery.row_count
+    step.bring_shape(shape)
+    if staged.changes is not None:
+        rows.move(session, step.table, staged.changes, step.columns)
+    if staged.filling is not None:
+        rows.fill(session, step.table, staged.filling, staged.brought)
+    rows.set_constants(session, step.table, step.columns, step.delivery.constants)
+    found = rows.count_rows(session, step.table)
+    if found != announced:
+        raise RowsDiffer(f"after the changes the table has {found} rows where {announced} are announced")
+    return Moved(found, *staged.counts)
