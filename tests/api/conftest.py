@@ -54,6 +54,11 @@ class Served:
     clock: FixedClock
     plans: FakePlans
     keys: dict[str, str] = field(default_factory=dict)
+    steps: dict[str, Any] = field(default_factory=dict)
+
+    def at(self, step: str, act: Any) -> None:
+        """Do something at each arrival at a step that a crash must survive."""
+        self.steps[step] = act
 
     def headers(self, who: str = "admin") -> dict[str, str]:
         return {"Authorization": f"Bearer {self.keys[who]}"} if who else {}
@@ -61,8 +66,12 @@ class Served:
     def get(self, path: str, who: str = "admin", **other: Any) -> Any:
         return self.client.get(path, headers=self.headers(who) | other.pop("headers", {}), **other)
 
-    def post(self, path: str, body: Any, who: str = "admin") -> Any:
-        return self.client.post(path, json=body, headers=self.headers(who))
+    def post(self, path: str, body: Any, who: str = "admin", **other: Any) -> Any:
+        return self.client.post(path, json=body, headers=self.headers(who) | other.pop("headers", {}), **other)
+
+    def patch(self, path: str, body: Any, who: str = "admin", **headers: str) -> Any:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.client.patch(path, json=body, headers=self.headers(who) | named)
 
     def delete(self, path: str, who: str = "admin") -> Any:
         return self.client.delete(path, headers=self.headers(who))
@@ -146,6 +155,7 @@ def served_on_each(store, tmp_path: Path):
 def _serve(store: Any, tmp_path: Path):
     """Serve a Florida workspace (keys `admin`, `member`, `hooks`) and one in New York (`other`)."""
     clock, plans = FixedClock(), FakePlans()
+    steps: dict[str, Any] = {}
     ports = Ports(
         store=store,
         files=MemoryFiles(),
@@ -156,6 +166,7 @@ def _serve(store: Any, tmp_path: Path):
         clock=clock,
         home=tmp_path,
         hooks=Hooks(FakeSender(), b"k" * 32, "http://feeds.test"),
+        reach=lambda step: steps.get(step, lambda: None)(),
     )
     with store.write() as records:
         records.catalog.put_topics(TOPICS)
@@ -169,6 +180,7 @@ def _serve(store: Any, tmp_path: Path):
         "hooks": create_key(ports, "florida", "ann", permissions=["webhooks"]).text,
         "other": create_key(ports, "new-york", "cem", "admin").text,
     }
-    api = make_api(ports, Settings.of(tmp_path), LinkSigner(b"s" * 32))
+    settings = replace(Settings.of(tmp_path), requests_per_minute=1_000_000, strict_requests_per_minute=1_000_000)
+    api = make_api(ports, settings, LinkSigner(b"s" * 32))
     with TestClient(api, base_url="http://feeds.test", raise_server_exceptions=False) as client:
-        yield Served(ports, client, clock, plans, keys)
+        yield Served(ports, client, clock, plans, keys, steps)

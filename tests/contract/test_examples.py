@@ -26,6 +26,21 @@ class SubscriptionCreate(TypedDict):
     datasetIds: list[str]
 
 
+class SubscriptionChange(TypedDict):
+    topics: list[str]
+    datasetIds: list[str]
+    revision: int
+
+
+class PreviewRequest(TypedDict):
+    places: list[str]
+    topics: list[str]
+    datasetIds: list[str]
+    q: str
+    sort: str
+    limit: int
+
+
 class Deleted(TypedDict):
     deleted: bool
 
@@ -47,6 +62,9 @@ SHAPES = {
     "schema-first": resources.Schema,
     "schema-list": resources.SchemaList,
     "subscription-create": SubscriptionCreate,
+    "subscription-change": SubscriptionChange,
+    "subscription-preview-request": PreviewRequest,
+    "subscription-preview": resources.SubscriptionPreview,
     "subscription": resources.Subscription,
     "subscription-page": resources.SubscriptionPage,
     "subscription-deleted": Deleted,

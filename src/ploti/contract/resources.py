@@ -260,6 +260,49 @@ class SubscriptionPage(TypedDict):
     nextCursor: str | None
 
 
+class TopicCount(TypedDict):
+    """Datasets of a primary topic, null for none."""
+
+    topic: str | None
+    count: int
+
+
+class PlaceCount(TypedDict):
+    """Datasets filed under a place, null for none."""
+
+    id: str | None
+    name: str | None
+    kind: Literal["county", "state", "us"] | None
+    count: int
+
+
+class MatchedBy(TypedDict):
+    """Datasets that the places name, and that are named on their own; one may be both."""
+
+    places: int
+    datasets: int
+
+
+class PreviewedDataset(TypedDict):
+    """A dataset that would be delivered, and what names it."""
+
+    id: str
+    title: str
+    matchedBy: list[Literal["places", "datasets"]]
+
+
+class SubscriptionPreview(TypedDict):
+    """What a subscription would deliver now; the filters leave `matching` of `total`."""
+
+    total: int
+    matchedBy: MatchedBy
+    byTopic: list[TopicCount]
+    byPlace: list[PlaceCount]
+    matching: int
+    datasets: list[PreviewedDataset]
+    nextCursor: str | None
+
+
 class ManifestDataset(TypedDict):
     """A dataset to load, with links."""
 

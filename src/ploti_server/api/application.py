@@ -12,15 +12,20 @@ from starlette.responses import Response
 from ploti_server.adapters.links import LinkSigner
 from ploti_server.api.answers import refusal
 from ploti_server.api.datasets import dataset_routes
+from ploti_server.api.deliveries import delivery_routes
 from ploti_server.api.description import Api
 from ploti_server.api.events import event_routes
 from ploti_server.api.files import file_routes
 from ploti_server.api.links import Context
 from ploti_server.api.manifests import manifest_routes
+from ploti_server.api.metrics import Metrics
+from ploti_server.api.operating import operating_routes
 from ploti_server.api.places import place_routes
+from ploti_server.api.preview import preview_routes
 from ploti_server.api.schemas import schema_routes
 from ploti_server.api.subscriptions import subscription_routes
 from ploti_server.api.versions import version_routes
+from ploti_server.api.webhooks import webhook_routes
 from ploti_server.domain.access import Refused
 from ploti_server.domain.settings import Settings
 from ploti_server.ports import Ports
@@ -30,9 +35,12 @@ ROUTES: tuple[Callable[[Context], APIRouter], ...] = (
     dataset_routes,
     version_routes,
     schema_routes,
+    preview_routes,
     subscription_routes,
     manifest_routes,
     event_routes,
+    webhook_routes,
+    delivery_routes,
     file_routes,
 )
 """One line for each subject of the API."""
@@ -41,7 +49,9 @@ ROUTES: tuple[Callable[[Context], APIRouter], ...] = (
 def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
     """Make the API over a publisher's ports."""
     context = Context(ports, settings, signer)
+    metrics = Metrics()
     api = Api(
+        metrics,
         title="Ploti Data Feeds",
         version=version("ploti"),
         docs_url=None,
@@ -56,6 +66,7 @@ def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
     )
     for routes in ROUTES:
         api.include_router(routes(context))
+    api.include_router(operating_routes(context, metrics))
     return api
 
 

@@ -15,13 +15,13 @@ from ploti_server.api.documented import DATASET_REFUSALS, answers
 from ploti_server.api.links import Context
 from ploti_server.api.pages import give_cursor, read_cursor
 from ploti_server.api.queries import Cursor, Limit200, PlainMoment
-from ploti_server.api.reach import access_for, reach_dataset
+from ploti_server.api.reach import access_for, covered_place, reach_dataset, require_topic
 from ploti_server.api.routes import Routes, caller_of
 from ploti_server.api.shapes import dataset_shape, standing_of
-from ploti_server.domain.access import OUTSIDE_COVERAGE, Access, Refused
-from ploti_server.domain.coverage import is_covered, lies_in
+from ploti_server.domain.access import OUTSIDE_COVERAGE, Access
+from ploti_server.domain.coverage import lies_in
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.places import Place, place_named
+from ploti_server.domain.places import Place
 from ploti_server.domain.status import Standing
 from ploti_server.domain.wire import wire_time
 from ploti_server.pipeline.subscriptions import owned_subscription
@@ -68,11 +68,11 @@ def dataset_routes(context: Context) -> APIRouter:
         """List the datasets that the workspace's subscriptions could deliver, by id."""
         caller = caller_of(request)
         access = access_for(context, caller)
-        filters = _Filters(_covered_place(place, access), topic, subscription, since)
+        filters = _Filters(covered_place(place, access), topic, subscription, since)
         bound = filters.bound(caller.workspace.id)
         after = read_cursor(_LISTING, bound, cursor, (str,))[0] if cursor is not None else ""
         with context.ports.store.read() as records:
-            _require_topic(records, topic)
+            require_topic(records, topic)
             candidates = _matching(records, access, filters, caller.workspace.id)
             found = _page(records, (d for d in candidates if d.id > after), filters.since, limit + 1)
         more = len(found) > limit
@@ -95,19 +95,6 @@ def dataset_routes(context: Context) -> APIRouter:
     routes.add("GET", "/v1/feeds/datasets", list_datasets, answers(resources.DatasetPage, *refused))
     routes.add("GET", "/v1/feeds/datasets/{dataset}", get_dataset, answers(resources.Dataset, *DATASET_REFUSALS))
     return routes.router
-
-
-def _covered_place(place_id: str | None, access: Access) -> Place | None:
-    place = place_named(place_id)
-    if place_id is not None and (place is None or not is_covered(place, access.counties)):
-        message = f"'{place_id}' is not in your workspace's coverage: use the ids that GET /v1/places lists."
-        raise Refused(OUTSIDE_COVERAGE, message, "place")
-    return place
-
-
-def _require_topic(records: Records, topic: str | None) -> None:
-    if topic is not None and topic not in {known.id for known in records.catalog.topics()}:
-        raise Refused("invalid_input", f"'{topic}' is not a topic: use the ids that GET /v1/topics lists.", "topic")
 
 
 def _matching(records: Records, access: Access, filters: _Filters, workspace_id: str) -> Iterator[Dataset]:

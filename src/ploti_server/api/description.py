@@ -3,8 +3,11 @@
 from typing import Any, Final
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from ploti_server.api.documented import error_schemas
+from ploti_server.api.metrics import Metrics
+from ploti_server.api.observe import Observed
 
 _PUBLIC_TAG: Final = "Files"
 _NEVER_SENT: Final = "422"
@@ -12,7 +15,15 @@ _UNUSED: Final = ("HTTPValidationError", "ValidationError")
 
 
 class Api(FastAPI):
-    """A FastAPI application that describes itself truly."""
+    """A FastAPI application that describes itself truly and is observed from outside everything else."""
+
+    def __init__(self, metrics: Metrics, **options: Any) -> None:
+        super().__init__(**options)
+        self._metrics = metrics
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Wrap the stack whole, also what answers when the application itself fails."""
+        return Observed(super().build_middleware_stack(), self._metrics)
 
     def openapi(self) -> dict[str, Any]:
         """Give the OpenAPI 3.1 description."""

@@ -37,6 +37,11 @@ def body(shape: Any) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
+def header_parameter(name: str, description: str) -> dict[str, Any]:
+    """Describe a request header that may be left out."""
+    return {"parameters": [{"name": name, "in": "header", "description": description, "schema": {"type": "string"}}]}
+
+
 def file_answers() -> dict[int | str, dict[str, Any]]:
     """Describe the answers of a file's link."""
     content = {"application/octet-stream": {"schema": _BODY_TEXT}}

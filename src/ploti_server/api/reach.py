@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from ploti_server.api.links import Context
 from ploti_server.api.queries import Caller
-from ploti_server.domain.access import Access, Refused, access_of, refusal_of
+from ploti_server.domain.access import OUTSIDE_COVERAGE, Access, Refused, access_of, refusal_of
+from ploti_server.domain.coverage import is_covered
 from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.places import Place, place_named
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.pipeline.subscriptions import plan_of
 from ploti_server.ports import Records
@@ -14,6 +16,21 @@ from ploti_server.ports import Records
 def access_for(context: Context, caller: Caller) -> Access:
     """Read what the caller's coverage and plan open; raises `Refused` `plan_unavailable`."""
     return access_of(caller.workspace, plan_of(context.ports, caller.workspace))
+
+
+def covered_place(place_id: str | None, access: Access) -> Place | None:
+    """Find the place that a filter names; raises `Refused` `outside_coverage`."""
+    place = place_named(place_id)
+    if place_id is not None and (place is None or not is_covered(place, access.counties)):
+        message = f"'{place_id}' is not in your workspace's coverage: use the ids that GET /v1/places lists."
+        raise Refused(OUTSIDE_COVERAGE, message, "place")
+    return place
+
+
+def require_topic(records: Records, topic: str | None) -> None:
+    """Refuse a filter by a topic that is none."""
+    if topic is not None and topic not in {known.id for known in records.catalog.topics()}:
+        raise Refused("invalid_input", f"'{topic}' is not a topic: use the ids that GET /v1/topics lists.", "topic")
 
 
 def reach_dataset(records: Records, access: Access, dataset_id: str) -> Dataset:

@@ -1,4 +1,7 @@
-"""How a route is declared: its checks come first, its answer and refusals are documented, it answers bytes."""
+"""How a route is declared: its checks come first, its answer and refusals are documented, it answers bytes.
+
+A call with a key is counted whatever becomes of it (D8.5).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 
+from ploti_server.api.limits import count_call
 from ploti_server.api.links import Context
 from ploti_server.api.queries import Caller, identify, require_known_parameters, require_permission
 
@@ -19,16 +23,21 @@ def caller_of(request: Request) -> Caller:
 
 
 class Routes:
-    """The routes of one subject; each asks for a key, then for its permission, then looks at the parameters."""
+    """The routes of one subject; each asks for a key, counts it, asks for its permission, looks at the parameters."""
 
     def __init__(self, context: Context, tag: str, permission: str | None = FEEDS) -> None:
+        self._context, self._permission = context, permission
+        self.router = APIRouter(tags=[tag])
+
+    def _check(self, strict: bool) -> Callable[[Request], None]:
         def check(request: Request) -> None:
-            request.state.caller = identify(context.ports, request)
-            if permission is not None:
-                require_permission(request.state.caller, permission)
+            caller = request.state.caller = identify(self._context.ports, request)
+            count_call(self._context, request, caller.key_id, strict=strict)
+            if self._permission is not None:
+                require_permission(caller, self._permission)
             require_known_parameters(request)
 
-        self.router = APIRouter(tags=[tag], dependencies=[Depends(check)])
+        return check
 
     def add(
         self,
@@ -39,14 +48,19 @@ class Routes:
         *,
         status: int = 200,
         body: dict[str, Any] | None = None,
+        strict: bool = False,
     ) -> None:
-        """Declare a handler under one path or several; the first is the current one, the others older."""
+        """Declare a handler under one path or several; the first is the current one, the others older.
+
+        A `strict` one counts toward the stricter limit too.
+        """
         listed = [paths] if isinstance(paths, str) else list(paths)
         for place, path in enumerate(listed):
             self.router.add_api_route(
                 path,
                 handler,
                 methods=[method],
+                dependencies=[Depends(self._check(strict))],
                 responses=responses,
                 response_model=None,
                 status_code=status,

@@ -50,7 +50,7 @@ def dataset_shape(dataset: Dataset, standing: Standing) -> resources.Dataset:
         "dataAtlasId": dataset.data_atlas_id,
         "title": dataset.title,
         "description": dataset.description,
-        "place": _filed_place(dataset),
+        "place": filed_place(dataset.filed_place),
         "topic": dataset.topic,
         "source": {"publisher": dataset.publisher, "url": public_source(dataset)},
         "license": wire_license(dataset.license),
@@ -66,8 +66,9 @@ def dataset_shape(dataset: Dataset, standing: Standing) -> resources.Dataset:
     }
 
 
-def _filed_place(dataset: Dataset) -> resources.DatasetPlace:
-    place = place_named(dataset.filed_place)
+def filed_place(place_id: str | None) -> resources.DatasetPlace:
+    """Shape the place that a dataset is filed under."""
+    place = place_named(place_id)
     if place is None or place.kind == "state_counties":
         return {"id": None, "name": None, "kind": None}
     return {"id": place.id, "name": place.name, "kind": place.kind}

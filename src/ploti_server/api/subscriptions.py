@@ -1,7 +1,8 @@
-"""A workspace's subscriptions: create, list, read, delete (page 000)."""
+"""A workspace's subscriptions: create, list, read, change, delete (page 000)."""
 
-from typing import Annotated, Final, Literal, NotRequired
+from typing import Annotated, Any, Final, Literal, NotRequired
 
+import msgspec
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,17 +10,42 @@ from starlette.responses import Response
 from ploti.contract import resources
 from ploti.contract._typed import TypedDict
 from ploti_server.api.answers import answer, read_answer
-from ploti_server.api.documented import answers, body
+from ploti_server.api.documented import answers, body, header_parameter
+from ploti_server.api.idempotency import InProgress, replay
 from ploti_server.api.links import Context
 from ploti_server.api.pages import give_cursor, read_cursor
 from ploti_server.api.queries import Cursor, Limit200, parse_body, read_body, require_admin
 from ploti_server.api.routes import Routes, caller_of
 from ploti_server.api.shapes import subscription_shape
-from ploti_server.domain.subscriptions import Subscription, read_selection
-from ploti_server.pipeline.subscriptions import create_subscription, delete_subscription, owned_subscription
+from ploti_server.domain.idempotency import HEADER, Remembered, hash_of_body, read_idempotency_key
+from ploti_server.domain.subscriptions import (
+    Subscription,
+    etag_of,
+    read_change,
+    read_selection,
+    read_tags,
+    require_revision,
+)
+from ploti_server.domain.workspaces import Workspace
+from ploti_server.pipeline.subscriptions import (
+    Once,
+    change_subscription,
+    create_once,
+    create_subscription,
+    delete_subscription,
+    earlier_answer,
+    owned_subscription,
+)
+from ploti_server.ports import Ports
 
 _LISTING: Final = "subscriptions"
-_CREATE_REFUSALS: Final = ("outside_coverage", "not_deliverable", "limit_reached", "busy", "plan_unavailable")
+_CREATED: Final = 201
+_ALL: Final = "/v1/feeds/subscriptions"
+_ONE: Final = f"{_ALL}/{{subscription}}"
+_CREATE: Final = f"POST {_ALL}"
+_CHECKED: Final = ("outside_coverage", "not_deliverable", "busy", "plan_unavailable")
+_CREATE_REFUSALS: Final = (*_CHECKED, "limit_reached", "idempotency_conflict", "idempotency_in_progress")
+_CHANGE_REFUSALS: Final = ("not_found", "precondition_failed", *_CHECKED)
 
 
 class SubscriptionBody(TypedDict):
@@ -31,29 +57,48 @@ class SubscriptionBody(TypedDict):
     datasetIds: NotRequired[list[str]]
 
 
+class ChangeBody(SubscriptionBody):
+    """The fields to replace; `revision` is the one that the subscription was read with, unless If-Match says it."""
+
+    revision: NotRequired[int]
+
+
 class Deleted(TypedDict):
     """The answer to a delete."""
 
     deleted: Literal[True]
 
 
-def etag_of(subscription: Subscription) -> str:
-    """Give a subscription's ETag: its quoted revision (D8.5)."""
-    return f'"{subscription.revision}"'
-
-
 def subscription_routes(context: Context) -> APIRouter:
     """Declare the routes."""
     routes = Routes(context, "Subscriptions")
-    ports = context.ports
+    _declare_create(routes, context.ports)
+    _declare_reads(routes, context.ports)
+    _declare_changes(routes, context.ports)
+    return routes.router
+
+
+def _declare_create(routes: Routes, ports: Ports) -> None:
+    in_progress = InProgress()
 
     def create(request: Request, content: Annotated[bytes, Depends(read_body)]) -> Response:
-        """Create a subscription; its datasets join at once."""
+        """Create a subscription; its datasets join at once. With an Idempotency-Key, once however often it is sent."""
         caller = caller_of(request)
         require_admin(caller)
-        created = create_subscription(ports, caller.workspace, read_selection(parse_body(content)))
-        return answer(subscription_shape(created), 201, {"ETag": etag_of(created)})
+        key = read_idempotency_key(request.headers.getlist(HEADER))
+        sent = parse_body(content)
+        if key is None:
+            return _created(create_subscription(ports, caller.workspace, read_selection(sent)))
+        once = Once(_CREATE, key, hash_of_body(sent), _CREATED, _answer_text)
+        with in_progress.serving(caller.workspace.id, once.route, key):
+            return _create_once(ports, caller.workspace, sent, once)
 
+    created = answers(resources.Subscription, *_CREATE_REFUSALS, status=_CREATED)
+    described = body(SubscriptionBody) | header_parameter(HEADER, "The same for every repeat of this create.")
+    routes.add("POST", _ALL, create, created, status=_CREATED, body=described, strict=True)
+
+
+def _declare_reads(routes: Routes, ports: Ports) -> None:
     def list_all(
         request: Request,
         limit: Limit200 = 100,
@@ -80,6 +125,21 @@ def subscription_routes(context: Context) -> APIRouter:
             found = owned_subscription(records, caller_of(request).workspace.id, subscription)
         return read_answer(request, subscription_shape(found), etag_of(found))
 
+    routes.add("GET", _ALL, list_all, answers(resources.SubscriptionPage))
+    routes.add("GET", _ONE, get_one, answers(resources.Subscription, "not_found"))
+
+
+def _declare_changes(routes: Routes, ports: Ports) -> None:
+    def change(request: Request, subscription: str, content: Annotated[bytes, Depends(read_body)]) -> Response:
+        """Replace the fields that are sent, from the revision that the subscription was read at."""
+        caller = caller_of(request)
+        require_admin(caller)
+        wanted = read_change(parse_body(content))
+        tags = read_tags(_joined(request, "if-match")) if wanted.revision is None else None
+        require_revision(wanted, tags)
+        changed = change_subscription(ports, caller.workspace, subscription, wanted, tags)
+        return answer(subscription_shape(changed), headers={"ETag": etag_of(changed)})
+
     def delete(request: Request, subscription: str) -> Response:
         """Delete a subscription: its events stop, and links for its datasets are signed no longer."""
         caller = caller_of(request)
@@ -88,13 +148,30 @@ def subscription_routes(context: Context) -> APIRouter:
         deleted: Deleted = {"deleted": True}
         return answer(deleted)
 
-    everything, one = "/v1/feeds/subscriptions", "/v1/feeds/subscriptions/{subscription}"
-    created = answers(resources.Subscription, *_CREATE_REFUSALS, status=201)
-    routes.add("POST", everything, create, created, status=201, body=body(SubscriptionBody))
-    routes.add("GET", everything, list_all, answers(resources.SubscriptionPage))
-    routes.add("GET", one, get_one, answers(resources.Subscription, "not_found"))
-    routes.add("DELETE", one, delete, answers(Deleted, "not_found", "busy"))
-    return routes.router
+    changes = answers(resources.Subscription, *_CHANGE_REFUSALS)
+    described = body(ChangeBody) | header_parameter("If-Match", "The ETag that the subscription was read with.")
+    routes.add("PATCH", _ONE, change, changes, body=described, strict=True)
+    routes.add("DELETE", _ONE, delete, answers(Deleted, "not_found", "busy"))
+
+
+def _created(subscription: Subscription) -> Response:
+    return answer(subscription_shape(subscription), _CREATED, {"ETag": etag_of(subscription)})
+
+
+def _create_once(ports: Ports, workspace: Workspace, sent: Any, once: Once) -> Response:
+    before = earlier_answer(ports, workspace.id, once)
+    made = before or create_once(ports, workspace, read_selection(sent), once)
+    return replay(made) if isinstance(made, Remembered) else _created(made)
+
+
+def _answer_text(subscription: Subscription) -> str:
+    return msgspec.json.encode(subscription_shape(subscription)).decode()
+
+
+def _joined(request: Request, header: str) -> str | None:
+    """Give a header that may be sent in several lines."""
+    values = request.headers.getlist(header)
+    return ", ".join(values) if values else None
 
 
 def _place_in_list(subscription: Subscription) -> list[str | int]:

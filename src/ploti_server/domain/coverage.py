@@ -1,6 +1,7 @@
 """What a workspace's coverage reaches: counties, their states, each state's counties, and `us` (page 000, D10.3)."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.places import NATION, PLACE_KINDS, Place, counties_of, place_named, places, state_counties
@@ -60,6 +61,19 @@ def lies_in(dataset: Dataset, place: Place, counties: frozenset[str] | None) -> 
         return place.id in places_of(dataset)
     of_state = counties_of(place.state)
     return not places_of(dataset).isdisjoint(of_state if counties is None else of_state & counties)
+
+
+@lru_cache(maxsize=256)
+def reached_places(place_ids: tuple[str, ...], counties: frozenset[str] | None) -> frozenset[str]:
+    """Give every filed or covered place that these name, `<state>-counties` as in `lies_in`; unknown ids name none."""
+    reached: set[str] = set()
+    for place in map(place_named, place_ids):
+        if place is not None and place.kind == "state_counties" and place.state is not None:
+            of_state = counties_of(place.state)
+            reached |= of_state if counties is None else of_state & counties
+        elif place is not None:
+            reached.add(place.id)
+    return frozenset(reached)
 
 
 def places_holding(dataset: Dataset, counties: frozenset[str]) -> frozenset[str]:

@@ -7,10 +7,9 @@ from datetime import datetime
 from ploti.contract.events import RemovedReason
 from ploti_server.domain.access import Access, is_offered
 from ploti_server.domain.checks import Refresh
-from ploti_server.domain.coverage import lies_in
+from ploti_server.domain.coverage import places_of, reached_places
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.places import place_named
-from ploti_server.domain.subscriptions import Subscription
+from ploti_server.domain.subscriptions import Selection, Subscription
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,14 @@ def names(subscription: Subscription, dataset: Dataset, counties: frozenset[str]
 
     `<state>-counties` stands for the covered `counties`; with None, for every county of the state.
     """
-    if dataset.id in subscription.dataset_ids:
-        return True
-    if subscription.topics and dataset.topic not in subscription.topics:
+    return dataset.id in subscription.dataset_ids or names_by_place(subscription, dataset, counties)
+
+
+def names_by_place(selection: Subscription | Selection, dataset: Dataset, counties: frozenset[str] | None) -> bool:
+    """Tell whether the places, narrowed to the topics, name a dataset."""
+    if selection.topics and dataset.topic not in selection.topics:
         return False
-    named = (place_named(place_id) for place_id in subscription.places)
-    return any(place is not None and lies_in(dataset, place, counties) for place in named)
+    return not places_of(dataset).isdisjoint(reached_places(selection.places, counties))
 
 
 def covers(subscription: Subscription, dataset: Dataset, access: Access) -> bool:
