@@ -95,6 +95,10 @@ class FakeSender:
         self._answer = answer or (lambda *_: Answer(204))
         self.sent: list[tuple[str, Mapping[str, str], bytes]] = []
 
+    def answer_with(self, answer: Callable[[str, Mapping[str, str], bytes], Answer]) -> None:
+        """Answer what another function says from now on."""
+        self._answer = answer
+
     def send(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Note the request and answer it."""
         self.sent.append((url, headers, body))
