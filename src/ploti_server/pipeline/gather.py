@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ploti.contract.files import RECORD_ID
+from ploti.contract.files import GEOMETRY, RECORD_ID
 from ploti_server.domain.evidence import Evidence, Values
 from ploti_server.domain.matching import own_types
 from ploti_server.pipeline.find import Found, Search
@@ -18,13 +18,14 @@ def gather_evidence(search: Search, found: Found, olds: Mapping[int, Values], ne
     for place, name in enumerate(columns):
         tables.keep(f"evidence_held_{place}", evidence.held(name))
     tables.keep("evidence_near", evidence.resembling(columns, found.left_old))
+    probed = {"old": olds, "new": news, "sample": _sampled(search)}
     return Evidence(
         columns={name: types[name] for name in columns},
         rows=search.old.rows if search.old else 0,
         left_old=found.old_count,
         left_new=found.new_count,
         held={name: _held(search, place) for place, name in enumerate(columns)},
-        apart=_apart(search, {"old": olds, "new": news, "sample": _sampled(search)}),
+        apart=(*_apart(search, probed), *(_near(search, probed) if search.plan.compares_shapes else ())),
         same=_same(search, found),
     )
 
@@ -47,6 +48,14 @@ def _apart(search: Search, probes: Mapping[str, Mapping[int, Values]]) -> tuple[
         for row in batch.to_pylist():
             pairs.append((probes[row["_side"]][row["_place"]], others[row[RECORD_ID]]))
     return tuple(pairs)
+
+
+def _near(search: Search, probes: Mapping[str, Mapping[int, Values]]) -> list[tuple[Values, Values]]:
+    """Pair different records of the version before that lie near each other."""
+    read = search.tables.query(evidence.probed_records())
+    records = [probes[row["_side"]][row["_place"]] for batch in read for row in batch.to_pylist()]
+    near = evidence.near_each_other([record[GEOMETRY] for record in records])
+    return [(records[one], records[other]) for one, other in near]
 
 
 def _same(search: Search, found: Found) -> tuple[tuple[Values, Values], ...]:

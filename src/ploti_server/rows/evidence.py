@@ -9,6 +9,9 @@ records of the version before taken by id, which is as good as by chance. Tables
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+import shapely
+
 from ploti.contract.files import RECORD_ID
 from ploti_server.rows.match import ROW
 from ploti_server.rows.sql import columns_of, quoted
@@ -21,6 +24,12 @@ RESEMBLING: Final = 4
 
 KNOWN_SAME: Final = 2_000
 """Pairs at most that are known to be one record."""
+
+NEAR_PROBES: Final = 2_000
+"""Records at most of which others are looked for that lie near."""
+
+_NEAR: Final = 0.0005
+"""Degrees; what is near is told by boxes and need not be exact."""
 
 _SHARED_BY: Final = 50
 """Records at most that hold a value which makes two of them resemble each other."""
@@ -80,6 +89,32 @@ def resembling(columns: Sequence[str], left_old: str) -> str:
 def sampled_rows(columns: Sequence[str]) -> str:
     """Give the values of the probes that nobody is asked about."""
     return f"SELECT p._place, {columns_of('p', columns)} FROM evidence_probes p WHERE p._side = {_SAMPLE}"
+
+
+def probed_records() -> str:
+    """Name the probes of the version before, each record once by its first probe, those asked about first."""
+    order = "p._side ASC NULLS LAST, p._place ASC NULLS LAST"
+    turn = f"row_number() OVER (PARTITION BY p._own ORDER BY {order})"
+    return (
+        f"SELECT p._side, p._place FROM (SELECT p._side, p._place, p._own, {turn} AS _turn FROM evidence_probes p"
+        f" WHERE p._own IS NOT NULL) p WHERE p._turn = 1 ORDER BY {order} LIMIT {NEAR_PROBES}"
+    )
+
+
+def near_each_other(shapes: Sequence[bytes | None]) -> list[tuple[int, int]]:
+    """Give pairs of places whose shapes' boxes lie about 50 m apart at most, a few of each shape, in steady order."""
+    boxes = shapely.envelope(shapely.from_wkb(shapes))
+    west, south, east, north = shapely.bounds(boxes).T
+    wide = shapely.box(west - _NEAR, south - _NEAR, east + _NEAR, north + _NEAR)
+    one, other = shapely.STRtree(boxes).query(np.where(shapely.is_missing(boxes), None, wide))
+    pairs = sorted((int(a), int(b)) for a, b in zip(one, other, strict=True) if a < b)
+    taken: dict[int, int] = {}
+    kept = []
+    for a, b in pairs:
+        if taken.setdefault(a, 0) < RESEMBLING:
+            taken[a] += 1
+            kept.append((a, b))
+    return kept
 
 
 def resembling_rows(columns: Sequence[str]) -> str:

@@ -35,8 +35,10 @@ STRANGERS_COUNT_FOR: Final = 40.0
 TOUCHED: Final = (0.08, 0.15, 0.3, 0.45)
 """Shares of columns that random editing touches, each for a quarter of the records."""
 
-FALSE_AT_MOST: Final = 0.005
-"""Share of wrong pairs at most among those that are taken for known, judged by the pairs known to be different."""
+FALSE_AT_MOST: Final = 0.01
+DOUBT: Final = 0.3
+"""Share of wrong pairs at most among those that are taken for known, judged by the pairs known to be different as high
+up, and by how many of a pair that share is always raised."""
 
 START: Final = 0.5
 FIRM: Final = 10.0
@@ -60,6 +62,9 @@ _STEP_EDITS: Final = {
 _STRANGERS: Final = {
     Level.ALIKE: 1, Level.CLOSE: 3, Level.DIGIT: 5, Level.NEAR: 7, Level.SOME: 17, Level.NUMBER: 15,
     Level.DIFFERENT: 45, Level.ONE_MISSING: 7,
+}  # fmt: skip
+_STRANGERS_PLACES: Final = {
+    Level.ALIKE: 1, Level.CLOSE: 4, Level.NEAR: 15, Level.SOME: 15, Level.DIFFERENT: 60, Level.ONE_MISSING: 5,
 }  # fmt: skip
 _STRANGERS_SHARE: Final = {Level.SAME_RARE: 0.03, Level.SAME: 0.12, Level.SAME_COMMON: 0.35, Level.BOTH_MISSING: 0.6}
 """How often two different records agree in a value of that rarity."""
@@ -117,7 +122,7 @@ class Known:
 
 def learn(asked: Asked, known: Known, types: Sequence[ColumnType]) -> Weights:
     """Learn weights from the pairs known and, round by round, from those asked about that become clear."""
-    made, strangers = edited_at_random(known.itself, types), strangers_at_random(known.itself)
+    made, strangers = edited_at_random(known.itself, types), strangers_at_random(known.itself, types)
     right = _Pile([(made, MADE_COUNT_FOR), (known.same, len(known.same))])
     wrong = _Pile([(strangers, STRANGERS_COUNT_FOR), (known.apart, len(known.apart))])
     weights = Weights(np.zeros((len(types), LEVELS)), np.full(len(types), START), 0.0)
@@ -158,18 +163,6 @@ def _each(table: LevelTable, count: float) -> float:
     return count / max(1, len(table))
 
 
-def strangers_at_random(itself: LevelTable) -> LevelTable:
-    """Give the levels of pairs of different records as they are anywhere; always the same for the same records."""
-    chance = np.random.default_rng(1)
-    if not len(itself):
-        return itself
-    made = itself[chance.integers(0, len(itself), MADE)]
-    share = np.array([_STRANGERS_SHARE.get(level, 0.0) for level in Level])
-    kinds = np.array(list(_STRANGERS), dtype=np.int8)
-    other = chance.choice(kinds, made.shape, p=np.array(list(_STRANGERS.values())) / sum(_STRANGERS.values()))
-    return np.asarray(np.where(chance.random(made.shape) < share[made], made, other))
-
-
 def edited_at_random(itself: LevelTable, types: Sequence[ColumnType]) -> LevelTable:
     """Give the levels of records with themselves after random editing; always the same for the same records."""
     chance = np.random.default_rng(0)
@@ -177,13 +170,33 @@ def edited_at_random(itself: LevelTable, types: Sequence[ColumnType]) -> LevelTa
         return itself
     made = itself[chance.integers(0, len(itself), MADE)]
     touched = chance.random(made.shape) < np.resize(TOUCHED, MADE)[:, None]
-    for column, type_ in enumerate(types):
-        edits = _EDITS.get(type_, _TEXT_EDITS)
-        shares = np.array(list(edits.values())) / sum(edits.values())
-        edited = chance.choice(np.array(list(edits), dtype=np.int8), MADE, p=shares)
-        edited[made[:, column] == Level.BOTH_MISSING] = Level.ONE_MISSING
-        made[touched[:, column], column] = edited[touched[:, column]]
+    missing = made == Level.BOTH_MISSING
+    _draw_again(made, touched, [_EDITS.get(type_, _TEXT_EDITS) for type_ in types], chance)
+    made[touched & missing] = Level.ONE_MISSING
     return made
+
+
+def strangers_at_random(itself: LevelTable, types: Sequence[ColumnType]) -> LevelTable:
+    """Give the levels of pairs of different records as they are anywhere; always the same for the same records."""
+    chance = np.random.default_rng(1)
+    if not len(itself):
+        return itself
+    made = itself[chance.integers(0, len(itself), MADE)]
+    share = np.array([_STRANGERS_SHARE.get(level, 0.0) for level in Level])
+    differ = chance.random(made.shape) >= share[made]
+    kinds = [_STRANGERS_PLACES if type_ == "geometry" else _STRANGERS for type_ in types]
+    _draw_again(made, differ, kinds, chance)
+    return made
+
+
+def _draw_again(
+    made: LevelTable, which: npt.NDArray[np.bool_], kinds: Sequence[dict[Level, int]], chance: np.random.Generator
+) -> None:
+    """Put other levels into the chosen cells, by the shares of their column."""
+    for column, shares in enumerate(kinds):
+        weights = np.array(list(shares.values())) / sum(shares.values())
+        drawn = chance.choice(np.array(list(shares), dtype=np.int8), len(made), p=weights)
+        made[which[:, column], column] = drawn[which[:, column]]
 
 
 def _best_of(records: npt.NDArray[np.int64], scores: Floats) -> npt.NDArray[np.bool_]:
@@ -203,7 +216,7 @@ def _clear_from(best: Floats, apart: Floats) -> float:
     """Give the least score above which hardly a pair known to be different lies beside the pairs that score best."""
     rising = np.sort(best)
     above = np.arange(len(rising), 0, -1)
-    wrong = len(apart) - np.searchsorted(np.sort(apart), rising) + 1
+    wrong = len(apart) - np.searchsorted(np.sort(apart), rising) + DOUBT
     enough = np.flatnonzero(wrong <= FALSE_AT_MOST * above)
     return float(rising[enough[0]]) if len(enough) else np.inf
 

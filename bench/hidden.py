@@ -1,0 +1,145 @@
+"""Real histories with their keys hidden: the key is told to nobody, and afterwards says who was who."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bench.matched import UNLIMITED, Chain, Matched
+from ploti.contract.files import RECORD_ID
+from ploti_server.domain.catalog import parse_catalog
+from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.states import StateUnreadable
+from ploti_server.pipeline.read import read_state
+from ploti_server.ports import MatchingAgent
+from ploti_server.sources import open_state
+
+SHARED = Path(__file__).parents[2] / "shared"
+
+HIDDEN = {
+    "ds_sa_building_permits": ("PERMIT #",),
+    "ds_toronto_short_term_rentals": ("operator_registration_number",),
+    "ds_vt_rutland_zoning": ("Full District Name",),
+    "ds_calfire_incidents": ("UniqueId",),
+    "ds_fl_airports": ("icao",),
+    "ds_fl_counties": ("id",),
+    "ds_fl_courts": ("id",),
+}
+"""What is hidden of each key: what names a record. Columns that a record of its own would have too stay."""
+
+
+@dataclass
+class Tally:
+    """How matching did over a history. `surviving` counts records whose key both states have, once each.
+
+    `edited` are those whose content changed, who are found by judging alone.
+    """
+
+    states: int = 0
+    surviving: int = 0
+    edited: int = 0
+    kept: int = 0
+    judged_right: int = 0
+    wrong: list[dict[str, Any]] = field(default_factory=list)
+    content_swapped: int = 0
+
+
+def follow(dataset_id: str, agent: MatchingAgent, folder: Path) -> Tally:
+    """Follow a history without its key, every state against the one before."""
+    source = next(s for s in (SHARED / "demo", SHARED / "data" / "main") if _dataset(s, dataset_id))
+    dataset = _dataset(source, dataset_id)
+    hidden = replace(dataset, key=(), volatile=(*dataset.volatile, *HIDDEN[dataset_id]), matching=UNLIMITED)
+    chain, before, tally = Chain(folder, hidden, agent), None, Tally()
+    for state in sorted((source / dataset_id.removeprefix("ds_")).glob("[0-9]*")):
+        try:
+            now = chain.next(_reader(state, hidden, chain))
+        except StateUnreadable:
+            continue
+        key = [c.name for name in dataset.key for c in chain.state.schema.columns if c.source_name == name]
+        if before and len(key) == len(dataset.key) and all(name in row for row in _some(before) for name in key):
+            _count(tally, state.name, key, before, now)
+        before, tally.states = now, tally.states + 1
+    return tally
+
+
+def _some(version: Matched) -> list[dict[str, Any]]:
+    return list(version.rows.values())[:1]
+
+
+def _dataset(source: Path, dataset_id: str) -> Dataset | None:
+    file = source / "catalog.yaml"
+    return next((d for d in parse_catalog(file.read_text(), file).datasets if d.id == dataset_id), None)
+
+
+def _reader(state: Path, dataset: Dataset, chain: Chain):
+    def read(engine):
+        schema = chain.basis.schema if chain.basis else None
+        known = chain.state.known_columns if chain.state else ()
+        return read_state(open_state(state, state.name, dataset), dataset, schema, known, engine)
+
+    return read
+
+
+def _count(tally: Tally, state: str, key: Sequence[str], before: Matched, now: Matched) -> None:
+    old = {record: _key(row, key) for record, row in before.rows.items()}
+    new = {record: _key(row, key) for record, row in now.rows.items()}
+    once_old, once_new = _once(old), _once(new)
+    by_agent = {row[RECORD_ID]: row for row in now.changes if row["_ploti_match"] == "agent"}
+    for record in sorted(once_old.keys() & once_new.keys()):
+        tally.surviving += 1
+        tally.kept += once_old[record] == once_new[record]
+    for record, row in by_agent.items():
+        right = old[record] == new[record]
+        tally.judged_right += right
+        if not right:
+            tally.wrong.append(_shown(state, record, row, before, key, set(old.values()), set(new.values())))
+    content = {record for record in old.keys() & new.keys() if record not in by_agent}
+    tally.content_swapped += sum(old[record] != new[record] for record in content)
+    tally.edited += sum(
+        1 for named in once_old.keys() & once_new.keys() if once_old[named] in by_agent or once_old[named] not in new
+    )
+
+
+def _key(row: dict[str, Any], key: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in key)
+
+
+def _once(keys: dict[str, tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    counted = Counter(keys.values())
+    return {key: record for record, key in keys.items() if counted[key] == 1}
+
+
+def _shown(state, record, row, before: Matched, key, olds, news) -> dict[str, Any]:
+    """Give a wrong match as a person wants to see it: both keys, what differs, and whether the keys live on."""
+    old = before.rows[record]
+    differing = [n for n in old if n in row and not n.startswith("_ploti_") and old[n] != row[n] and n != "geometry"]
+    return {
+        "state": state,
+        "old_key": _key(old, key),
+        "new_key": _key(row, key),
+        "old_key_lives_on": _key(old, key) in news,
+        "new_key_is_new": _key(row, key) not in olds,
+        "score": row["_ploti_match_score"],
+        "differs": {name: [str(old[name]), str(row[name])] for name in differing if name not in key},
+        "agrees": {n: str(old[n]) for n in old if n in row and not n.startswith("_ploti_") and old[n] == row[n]
+                   and old[n] is not None and n != "geometry"},
+    }  # fmt: skip
+
+
+def told(dataset_id: str, tally: Tally) -> Iterator[dict[str, Any]]:
+    """Give the figures of a history as one line, then each wrong match as a line."""
+    judged = tally.judged_right + len(tally.wrong)
+    yield {
+        "job": "matching, key hidden",
+        "dataset": dataset_id,
+        "states": tally.states,
+        "surviving": tally.surviving,
+        "edited": tally.edited,
+        "judged_same": judged,
+        "precision": round(tally.judged_right / judged, 4) if judged else None,
+        "recall": round(tally.judged_right / tally.edited, 4) if tally.edited else None,
+        "ids_that_churn": round(1 - tally.kept / max(1, tally.surviving), 4),
+        "equal_rows_swapped": tally.content_swapped,
+    }
+    yield from ({"wrong_match_of": dataset_id, **wrong} for wrong in tally.wrong)
