@@ -36,6 +36,53 @@ def problems(text):
     return list(broken.value.problems)
 
 
+BROKEN = """topics:
+  - {id: permits, name: Permits}
+datasets:
+  - id: ds_x
+    title: X
+    topic: water
+    source: {kind: file}
+    columns:
+      A: varchar
+  - id: ds_y
+    colour: red
+    source:
+      kind: file
+      url: y.csv
+"""
+
+
+def test_every_problem_names_its_field_and_line():
+    assert [(problem.partition(":")[0], problem.rpartition(" (line ")[2]) for problem in problems(BROKEN)] == [
+        ("datasets[0].topic", "6)"),
+        ("datasets[0].source.url", "7)"),
+        ("datasets[0].columns.A", "9)"),
+        ("datasets[1].title", "10)"),
+        ("datasets[1].colour", "11)"),
+    ]
+
+
+def test_anchors_that_hold_themselves_come_to_an_end():
+    assert "datasets[0].source: is missing (line 2)" in problems(
+        "datasets:\n  - &me {id: ds_x, title: X, key: [*me]}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("topics: [\n", "while parsing a flow node, expected the node content, but found '<stream end>' (line 2)"),
+        ("topics: []\ndatasets: []\ntopics: []\n", "'topics' is given twice (line 3)"),
+        ("a: b\n\tc: d\n", "found character '\\t' that cannot start any token (line 2)"),
+    ],
+)
+def test_a_text_that_is_no_yaml_names_the_line(text, problem):
+    (found,) = problems(text)
+    assert found.startswith("the file is not YAML: ")
+    assert found.endswith(problem)
+
+
 @pytest.mark.parametrize(
     ("file", "count"), [("design/catalog.example.yaml", 3), ("demo/catalog.yaml", 4), ("data/main/catalog.yaml", 6)]
 )

@@ -24,11 +24,11 @@ from ploti_server.domain.datasets import (
     SourceSpec,
     Topic,
 )
-from ploti_server.domain.fields import Allowed, Fields, load_yaml, shown
+from ploti_server.domain.fields import Allowed, Fields, lines_of, load_yaml, shown, with_line, yaml_problem
 from ploti_server.domain.places import place_named
 
 SOURCE_KINDS: Final = ("file", "arcgis", "socrata", "ckan", "ogcapi", "wfs")
-AGENTS: Final = ("built-in",)
+AGENTS: Final = ("built-in", "nobody")
 _DATASET_ID: Final = re.compile(r"ds_[a-z0-9_]+")
 _TOPIC_ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
@@ -57,7 +57,8 @@ class Catalog:
 
 
 def _one_of(allowed: tuple[str, ...]) -> Allowed:
-    return lambda value: None if value in allowed else f"'{value}' is unknown; allowed are {', '.join(allowed)}"
+    told = f"allowed are {', '.join(allowed)}" if allowed else "none is defined"
+    return lambda value: None if value in allowed else f"'{value}' is unknown; {told}"
 
 
 def _web_address(value: str) -> str | None:
@@ -302,7 +303,7 @@ def parse_catalog(
     try:
         raw = load_yaml(text)
     except yaml.YAMLError as broken:
-        raise CatalogBroken((f"the file is not YAML: {' '.join(str(broken).split())}",)) from None
+        raise CatalogBroken((f"the file is not YAML: {yaml_problem(broken)}",)) from None
     problems: list[str] = []
     part = Fields(raw, "", problems)
     topics = _topics(part)
@@ -317,5 +318,6 @@ def parse_catalog(
         part.note("datasets", "is missing")
     part.close()
     if problems:
-        raise CatalogBroken(tuple(problems))
+        lines = lines_of(text)
+        raise CatalogBroken(tuple(with_line(problem, lines) for problem in problems))
     return Catalog(topics, tuple(datasets))

@@ -31,6 +31,44 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, _OneKeyLoader)  # noqa: S506 - derives from SafeLoader
 
 
+def yaml_problem(broken: yaml.YAMLError) -> str:
+    """Say in one line what is wrong with a text that is no YAML, and where."""
+    if not isinstance(broken, yaml.MarkedYAMLError) or broken.problem_mark is None:
+        return " ".join(str(broken).split())
+    told = ", ".join(part for part in (broken.context, broken.problem) if part)
+    return f"{told} (line {broken.problem_mark.line + 1})"
+
+
+def lines_of(text: str) -> dict[str, int]:
+    """Give the line of every field of a YAML text by its path, like `datasets[0].source.kind`, counted from 1."""
+    lines: dict[str, int] = {}
+    seen: set[int] = set()
+    waiting: list[tuple[yaml.Node | None, str]] = [(yaml.compose(text, _OneKeyLoader), "")]
+    while waiting:
+        node, path = waiting.pop()
+        if id(node) in seen:
+            continue  # an alias, whose fields stand where its anchor is
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                name = f"{path}.{key.value}" if path else str(key.value)
+                lines[name] = key.start_mark.line + 1
+                waiting.append((value, name))
+        elif isinstance(node, yaml.SequenceNode):
+            for place, item in enumerate(node.value):
+                lines[f"{path}[{place}]"] = item.start_mark.line + 1
+                waiting.append((item, f"{path}[{place}]"))
+    return lines
+
+
+def with_line(problem: str, lines: dict[str, int]) -> str:
+    """Put the line of the nearest field of the file behind a problem that begins with a field's path."""
+    paths = [
+        path for path in lines if problem.startswith(path) and problem[len(path) : len(path) + 1] in (":", ".", "[")
+    ]
+    return f"{problem} (line {lines[max(paths, key=len)]})" if paths else problem
+
+
 @dataclass
 class Fields:
     """One mapping of the file, at `path`; `problems` is shared by all of them."""
