@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from ploti_server.adapters.agents import NobodyJudges
+from ploti_server.adapters.agents import AgentsByName, NobodyJudges
 from ploti_server.adapters.clock import SystemClock
 from ploti_server.adapters.engine import DuckDBEngine
 from ploti_server.adapters.files_local import LocalFiles
+from ploti_server.adapters.judge import BuiltInJudge
 from ploti_server.adapters.links import LinkSigner
 from ploti_server.adapters.plans import StoredPlans
 from ploti_server.adapters.sender import HttpSender
-from ploti_server.adapters.store import open_store
+from ploti_server.adapters.store import SqlStore, open_store
 from ploti_server.domain.settings import FILE_NAME, Settings, SettingsBroken
 from ploti_server.ports import Clock, Hooks, MatchingAgent, Ports
 from ploti_server.sources import open_state
@@ -44,10 +45,10 @@ def build_ports(
     """Open the stores that the settings name, and everything else that pipeline and API reach out through."""
     settings.home.mkdir(parents=True, exist_ok=True)
     return Ports(
-        store=open_store(settings.database_url),
+        store=_store(settings.database_url),
         files=_files(settings.files_url),
         engine=DuckDBEngine(settings.memory_mb, settings.threads or os.cpu_count() or 1),
-        agent=agent or NobodyJudges(),
+        agent=agent or AgentsByName({"built-in": BuiltInJudge(), "nobody": NobodyJudges()}),
         plans=StoredPlans(),
         clock=clock or SystemClock(),
         home=settings.home,
@@ -87,6 +88,13 @@ def _stored_key(file: Path) -> str:
         finally:
             fresh.unlink()
     return file.read_text(encoding="ascii")
+
+
+def _store(url: str) -> SqlStore:
+    try:
+        return open_store(url)
+    except ValueError as error:
+        raise SettingsBroken(f"database_url: {error}") from None
 
 
 def _files(url: str) -> LocalFiles:

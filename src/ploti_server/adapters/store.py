@@ -108,8 +108,8 @@ def open_store(url: str) -> SqlStore:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise ValueError(f"{url!r} is not a database address; use sqlite:///PATH or postgresql://...") from error
+    except (ArgumentError, ValueError) as error:
+        raise ValueError("this is not a database address; use sqlite:///PATH or postgresql://...") from error
     if parsed.get_backend_name() == "sqlite" and parsed.database and parsed.database != ":memory:":
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
         parsed = parsed.set(drivername="sqlite+pysqlite")

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from ploti_server import worker
 from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, Common, WrongUsage, say, show
+from ploti_server.cli.printing import COMMON, Common, WrongUsage, as_text, say, show
 from ploti_server.domain.checks import Check
 from ploti_server.pipeline.check import GivenState, own_state, take_state
 from ploti_server.pipeline.deliver import deliver_due
@@ -49,7 +49,7 @@ def check(
             done = worker.work_through(ports, worker.new_owner(), queued.id)
             told.append(_told(done))
             if not common.as_json:
-                say(_line(done, given))
+                say(as_text(_line(done, given)))
     if common.as_json:
         show(common, told if history or all_due else told[0])
     elif not told:
@@ -67,7 +67,7 @@ def work(
     if once:
         owner = worker.new_owner()
         while (done := worker.work_one(ports, owner)) is not None:
-            show(common, _told(done)) if common.as_json else say(_line(done, None))
+            show(common, _told(done)) if common.as_json else say(as_text(_line(done, None)))
         deliver_due(ports, owner)
         return 0
     stop = threading.Event()
@@ -93,9 +93,9 @@ def _moment(at: str | None) -> datetime | None:
         return None
     try:
         read = datetime.fromisoformat(at)
-    except ValueError as error:
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise WrongUsage(f"--at: '{at}' is not a time like 2026-10-18T06:00:00Z or 2026-10-18") from error
-    return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _past(ports: Ports, dataset: str, history: str, scratch: Path) -> Iterator[GivenState]:

@@ -7,7 +7,7 @@ import duckdb
 from sqlalchemy.exc import DatabaseError
 
 from ploti_server.adapters.migrations import UnknownLayout
-from ploti_server.cli.printing import CommandRefused, WrongUsage
+from ploti_server.cli.printing import CommandRefused, WrongUsage, as_text
 from ploti_server.domain.access import Refused
 from ploti_server.domain.catalog import CatalogBroken
 from ploti_server.domain.settings import SettingsBroken
@@ -48,7 +48,7 @@ def is_wrong_usage(failed: Exception) -> bool:
 
 def tell(failed: Exception, as_json: bool) -> None:
     """Print a refusal: a line to the error output, or an object to the output."""
-    lines = list(failed.problems) if isinstance(failed, CatalogBroken) else [_message(failed)]
+    lines = [as_text(line) for line in failed.problems] if isinstance(failed, CatalogBroken) else [_message(failed)]
     if as_json:
         problems = {"problems": lines} if isinstance(failed, CatalogBroken) else {}
         print(json.dumps({"error": {"message": "; ".join(lines), **problems}}, ensure_ascii=False))
@@ -57,6 +57,10 @@ def tell(failed: Exception, as_json: bool) -> None:
 
 
 def _message(failed: Exception) -> str:
+    return as_text(_told(failed))
+
+
+def _told(failed: Exception) -> str:
     if isinstance(failed, DatabaseError):
         return f"the database does not answer as it should: {' '.join(str(failed.orig).split())}; try `doctor`"
     if isinstance(failed, duckdb.Error):

@@ -1,10 +1,12 @@
 """Takes a source's state in: the raw bytes into the file store, then a row of work that points at them (D5.3, D4.9)."""
 
 import hashlib
+import os
 import tempfile
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 from ploti_server.domain.checks import Check, CheckStatus
@@ -53,7 +55,7 @@ def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
                 fetched_at=state.fetched_at or now,
                 created_at=now,
                 state_sha256=sha256,
-                file_name=state.file.name,
+                file_name=os.fsencode(state.file.name).decode(errors="replace"),
                 source_url=public_source(dataset),
             )
         )
@@ -128,6 +130,8 @@ def _store_raw(ports: Ports, dataset_id: str, file: Path) -> str:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         copy = Path(scratch) / "raw"
         try:
+            if not S_ISREG(file.stat().st_mode):
+                raise CheckRefused(f"the state {file} is no file that ends: save what it gives to a file first")
             with file.open("rb") as source, copy.open("wb") as target:
                 while block := source.read(BLOCK):
                     digest.update(block)
