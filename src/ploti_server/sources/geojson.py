@@ -47,6 +47,10 @@ def _is_plain_point(geometry: Any) -> bool:
 
 
 _NUMBERS: Final = (int, float)
+SHAPES: Final = frozenset(
+    {"Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection"}
+)
+"""What RFC 7946 calls geometries."""
 
 
 def _shape(geometry: Any) -> Shape:

@@ -15,7 +15,7 @@ from ploti_server.domain.states import StateUnreadable
 from ploti_server.rows.raw import Array, Kind, RawBatch, RawColumn, RawState, Reject
 from ploti_server.rows.types import json_text, plain_text
 from ploti_server.sources.content import Content
-from ploti_server.sources.geojson import BROKEN_SHAPE, crs_of, shapes_of
+from ploti_server.sources.geojson import BROKEN_SHAPE, SHAPES, crs_of, shapes_of
 from ploti_server.sources.json_stream import JsonStream, LongDigits
 
 BATCH_ROWS: Final = 20_000
@@ -87,22 +87,32 @@ def _list_layout(stream: JsonStream) -> _Layout:
     return _Layout("list", features=features, crs=crs_of(None, given=False) if features else ())
 
 
+_ESRI: Final = {"geometryType", "spatialReference", "objectIdFieldName", "displayFieldName", "exceededTransferLimit"}
+_ERRORS: Final = ("error", "errors")
+"""Members that tell what went wrong, never records unless the catalog names them."""
+
+
 @dataclass
 class _Outline:
     """Members of the outermost object: which are lists of objects, and what a feature collection says."""
 
     lists: dict[str, int] = field(default_factory=dict)
+    members: set[str] = field(default_factory=set)
     type: Any = None
     crs: Any = None
     has_crs: bool = False
 
     def only_list(self) -> str:
         """Name the only member that is a list of objects; raises `StateUnreadable` otherwise."""
+        if "features" in self.lists and self.members & _ESRI:
+            raise StateUnreadable("this is Esri JSON, which is not read: ask the service for GeoJSON (`f=geojson`)")
+        if self.type in SHAPES:
+            raise StateUnreadable("this is a GeoJSON shape alone, not a table of records: give features")
         filled = [name for name, length in self.lists.items() if length]
         names = filled or list(self.lists)
-        if len(names) == 1:
+        if len(names) == 1 and names[0].lower() not in _ERRORS:
             return names[0]
-        if not names:
+        if len(names) < 2:
             raise StateUnreadable(
                 "the JSON is an object without a list of records: is it an error message? Else name the member that"
                 " holds them as `source.records`"
@@ -115,6 +125,7 @@ def _outline(stream: JsonStream, records: str | None) -> _Outline:
     """Read through the outermost object; the named member is looked for when records are read."""
     outline = _Outline()
     for name in stream.members():
+        outline.members.add(name)
         if stream.peek() != "[":
             value = stream.value()
             if name == "type":
