@@ -63,6 +63,13 @@ def test_every_problem_names_its_field_and_line():
     ]
 
 
+@pytest.mark.parametrize("address", ["https://ann:s3cret@x.example.org/a.csv", "https://s3cret@x.example.org/a.csv"])
+def test_credentials_in_an_address_are_refused_and_not_repeated(address):
+    found = problems(one(source=f"{{kind: file, url: '{address}'}}", license=f"{{url: '{address}'}}"))
+    assert [problem.partition(":")[0] for problem in found] == ["datasets[0].license.url", "datasets[0].source.url"]
+    assert not any("s3cret" in problem for problem in found)
+
+
 def test_anchors_that_hold_themselves_come_to_an_end():
     assert "datasets[0].source: is missing (line 2)" in problems(
         "datasets:\n  - &me {id: ds_x, title: X, key: [*me]}\n"
@@ -177,7 +184,11 @@ def test_limits_left_out_are_those_given_for_all():
         ({"review": "{min_rows_dropped: 1.5}"}, "datasets[0].review.min_rows_dropped: is 1.5; allowed is a whole"),
         ({"review": "{min_rows_dropped: true}"}, "datasets[0].review.min_rows_dropped: is true"),
         ({"review": "{release_after_agreeing_checks: 0}"}, "datasets[0].review.release_after_agreeing_checks: is 0"),
-        ({"matching": "{agent: magic}"}, "datasets[0].matching.agent: 'magic' is unknown; allowed are built-in"),
+        (
+            {"matching": "{agent: magic}"},
+            "datasets[0].matching.agent: 'magic' is unknown; allowed are built-in, nobody",
+        ),
+        ({"source": "{kind: file, url: 'http://[::1'}"}, "datasets[0].source.url: 'http://[::1' is neither"),
         ({"license": "{url: nope}"}, "datasets[0].license.url: 'nope' is not an http or https address"),
         ({"attachments": "[{file: a}]"}, "datasets[0].attachments[0].url: is missing"),
         ({"attachments": "[{file: a, url: x}, {file: a, url: y}]"}, "datasets[0].attachments[1].file: 'a' is named"),

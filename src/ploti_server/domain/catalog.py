@@ -62,15 +62,30 @@ def _one_of(allowed: tuple[str, ...]) -> Allowed:
 
 
 def _web_address(value: str) -> str | None:
-    parts = urlsplit(value)
-    fine = parts.scheme in ("http", "https") and parts.hostname
-    return None if fine else f"'{value}' is not an http or https address"
+    if _names_user(value):
+        return "carries a user or password, which subscribers would read: leave it out"
+    return None if _is_web_address(value) else f"'{value}' is not an http or https address"
 
 
 def _path_or_web_address(value: str) -> str | None:
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
-        return _web_address(value) and f"'{value}' is neither an http(s) address nor a path beside the catalog file"
+    if _names_user(value):
+        return _web_address(value)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value) and not _is_web_address(value):
+        return f"'{value}' is neither an http(s) address nor a path beside the catalog file"
     return None
+
+
+def _is_web_address(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+    except ValueError:  # like http://[::1
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _names_user(value: str) -> bool:
+    """Tell whether an address has credentials in it; they come from the environment only (D14.4)."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@", value) is not None
 
 
 def _crs(value: str) -> str | None:
@@ -109,7 +124,7 @@ def _county(value: str) -> str | None:
 
 
 def _stored_address(url: str | None, folder: Path) -> str:
-    if url is None or _web_address(url) is None:
+    if url is None or _is_web_address(url):
         return url or ""
     return str(folder / url)
 
