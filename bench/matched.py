@@ -80,7 +80,7 @@ class Chain:
         """Match the state that `read` puts into the engine's tables, and release it."""
         asked, number = Asked(self.agent), (self.basis.version if self.basis else 0) + 1
         folder = self.folder / str(number)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         with DuckDBEngine(2048, 2).work(folder) as engine:
             state = read(engine)
             cpu, wall = time.process_time(), time.perf_counter()

@@ -40,6 +40,8 @@ WORDS: Final = {
     Level.DIFFERENT: "different",
     Level.ONE_MISSING: "missing on one side",
     Level.BOTH_MISSING: "missing on both sides",
+    Level.ALIKE_COMMON: "alike, common",
+    Level.NEAR_COMMON: "similar, common",
 }
 
 

@@ -29,6 +29,33 @@ class Level(IntEnum):
     DIFFERENT = 9
     ONE_MISSING = 10
     BOTH_MISSING = 11
+    ALIKE_COMMON = 12
+    NEAR_COMMON = 13
+
+
+AMONG_COMMON: Final = {
+    Level.ALIKE: Level.ALIKE_COMMON,
+    Level.CLOSE: Level.NEAR_COMMON,
+    Level.DIGIT: Level.NEAR_COMMON,
+    Level.NEAR: Level.NEAR_COMMON,
+    Level.SOME: Level.NEAR_COMMON,
+}
+"""What likeness to a common value is: it tells no more than being equal to one."""
+
+TELLS_AT_MOST: Final = (
+    (Level.SAME, Level.SAME_RARE),
+    (Level.SAME_COMMON, Level.SAME),
+    (Level.ALIKE_COMMON, Level.SAME_COMMON),
+    (Level.NEAR_COMMON, Level.ALIKE_COMMON),
+    (Level.ALIKE, Level.SAME_RARE),
+    (Level.CLOSE, Level.ALIKE),
+    (Level.DIGIT, Level.CLOSE),
+    (Level.NEAR, Level.CLOSE),
+    (Level.SOME, Level.NEAR),
+    (Level.NUMBER, Level.NEAR),
+    (Level.DIFFERENT, Level.SOME),
+)
+"""Levels beside those that tell at least as much for one record, in the order in which that is made so."""
 
 
 RARE_AT_MOST: Final = 2

@@ -18,6 +18,7 @@ from ploti_server.rows.nearness import metres_between
 
 Levels = npt.NDArray[np.int8]
 Pairs = Sequence[tuple[Any, Any]]
+_AMONG_COMMON = np.array([similarity.AMONG_COMMON.get(level, level) for level in Level], dtype=np.int8)
 Compare = Callable[[Pairs, dict[str, Folded]], Any]
 
 
@@ -48,7 +49,14 @@ def column_levels(column: Column, pairs: Iterable[tuple[Any, Any]]) -> Levels:
     if differing:
         compared: Compare = _COMPARED.get(column.type, _texts)
         levels[differing] = compared([once[place] for place in differing], column.folded)
+        common = [place for place in differing if any(_is_common(column, value) for value in once[place])]
+        levels[common] = _AMONG_COMMON[levels[common]]
     return np.asarray(levels[which])
+
+
+def _is_common(column: Column, value: Any) -> bool:
+    held = column.held.get(value, 0)
+    return held > 0 and similarity.same_level(held, column.rows) is Level.SAME_COMMON
 
 
 def _texts(pairs: Pairs, kept: dict[str, Folded]) -> Any:

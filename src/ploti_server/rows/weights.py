@@ -15,15 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ploti.contract.values import ColumnType
-from ploti_server.domain.similarity import Level
+from ploti_server.domain.similarity import AMONG_COMMON, TELLS_AT_MOST, Level
 
 Floats = npt.NDArray[np.float64]
 LevelTable = npt.NDArray[np.int8]
 """A row for each pair and a column for each compared column."""
 
 LEVELS: Final = len(Level)
-BEFORE: Final = 4.0
-"""Pairs of each kind that even shares over the levels count for."""
+UNSURE: Final = 0.005
+UNSURE_PAIRS: Final = 4.0
+"""What is added to both kinds of pairs as seen in either: a share of them, at least so many pairs of the fewer kind.
+So a level that was hardly seen tells nothing, and none tells more than the pairs known can show."""
 
 MADE: Final = 2_000
 MADE_COUNT_FOR: Final = 150.0
@@ -50,7 +52,7 @@ DECIMALS: Final = 4
 ROUNDS: Final = 6
 FIT_ROUNDS: Final = 8
 HALVINGS: Final = 12
-MOST: Final = 1.5
+MOST: Final = 1.2
 
 _TEXT_EDITS: Final = {
     Level.ALIKE: 40, Level.CLOSE: 25, Level.NEAR: 10, Level.SOME: 5, Level.DIGIT: 3, Level.NUMBER: 5,
@@ -69,6 +71,7 @@ _STRANGERS_PLACES: Final = {
 _STRANGERS_SHARE: Final = {Level.SAME_RARE: 0.03, Level.SAME: 0.12, Level.SAME_COMMON: 0.35, Level.BOTH_MISSING: 0.6}
 """How often two different records agree in a value of that rarity."""
 
+_AMONG_COMMON: Final = np.array([AMONG_COMMON.get(level, level) for level in Level], dtype=np.int8)
 _EDITS: Final[dict[str, dict[Level, int]]] = {
     "number": _STEP_EDITS,
     "integer": _STEP_EDITS,
@@ -196,6 +199,8 @@ def _draw_again(
     for column, shares in enumerate(kinds):
         weights = np.array(list(shares.values())) / sum(shares.values())
         drawn = chance.choice(np.array(list(shares), dtype=np.int8), len(made), p=weights)
+        common = made[:, column] == Level.SAME_COMMON
+        drawn[common] = _AMONG_COMMON[drawn[common]]
         made[which[:, column], column] = drawn[which[:, column]]
 
 
@@ -226,12 +231,20 @@ def _counted(table: LevelTable) -> Floats:
 
 
 def _levels(sames: Floats, aparts: Floats) -> Floats:
-    return np.asarray(np.log(_shares(sames) / _shares(aparts)).round(DECIMALS))
+    """Give each level's weight; likeness to a common value, or less likeness, never tells more than its better."""
+    same, apart = _shares(sames), _shares(aparts)
+    either = (same + apart) / 2
+    pairs = max(1.0, min(sames.sum(axis=1).max(), aparts.sum(axis=1).max()))
+    unsure = max(UNSURE, UNSURE_PAIRS / pairs) * np.maximum(either, 1e-9)
+    weights = np.log((same + unsure) / (apart + unsure))
+    for level, better in TELLS_AT_MOST:
+        known = either[:, better] > 0
+        weights[known, level] = np.minimum(weights[known, level], weights[known, better])
+    return np.asarray(weights.round(DECIMALS))
 
 
 def _shares(counts: Floats) -> Floats:
-    filled = counts + BEFORE / LEVELS
-    return np.asarray(filled / filled.sum(axis=1, keepdims=True))
+    return np.asarray(counts / np.maximum(1.0, counts.sum(axis=1, keepdims=True)))
 
 
 def _weighed(levels: Floats, table: LevelTable) -> Floats:
