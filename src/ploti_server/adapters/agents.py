@@ -1,10 +1,10 @@
-"""Matching agents (D4.8)."""
+"""Which matching agent judges a dataset's records (D4.8)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.evidence import Evidence
-from ploti_server.ports import Judgement, Pair
+from ploti_server.ports import Judgement, MatchingAgent, Pair
 
 
 class NobodyJudges:
@@ -18,3 +18,14 @@ class NobodyJudges:
     ) -> tuple[Judgement, ...] | None:
         """Answer at once, about nothing."""
         return ()
+
+
+class AgentsByName:
+    """`MatchingAgent` that lets the agent judge that the dataset names; raises `KeyError` where none has the name."""
+
+    def __init__(self, agents: Mapping[str, MatchingAgent]) -> None:
+        self._agents = agents
+
+    def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:
+        """Give the named agent's answer."""
+        return self._agents[dataset.matching.agent].judge(dataset, pairs, evidence)
