@@ -1,5 +1,7 @@
 """A held version from its making to its end, as subscribers see it: D5.1, D5.2, D6, D7 and page 003 on holds."""
 
+from dataclasses import replace
+
 import pytest
 from tests.pipeline.publishing import DATASET, Publisher, table
 
@@ -80,6 +82,29 @@ def test_a_state_that_would_build_a_discarded_version_again_makes_nothing_new(pu
     assert publisher.outcome(HALF) == ("unchanged", 1)
     assert statuses(publisher, 2) == ["discarded"]
     assert [name for name, *_ in publisher.log(subscription)].count("delayed") == 1
+
+
+UNDECODABLE = FULL.replace("7,x7\n", "7,x7,beyond\n", 1)
+WITHOUT_7 = FULL.replace("7,x7\n", "", 1)
+
+
+@pytest.mark.parametrize("discarded", [False, True], ids=["held", "discarded"])
+def test_a_source_that_is_fixed_unblocks_the_feed_though_it_delivers_the_same_rows(publisher, discarded):
+    publisher.outcome(FULL)
+    assert publisher.outcome(UNDECODABLE) == ("held", 2)
+    if discarded:
+        publisher.discard()
+    assert publisher.outcome(UNDECODABLE) == ("unchanged", 1)
+    assert publisher.outcome(WITHOUT_7) == ("released", 3)
+    assert publisher.version(3).counts.removed == 1
+    assert statuses(publisher, 2) == ["discarded" if discarded else "superseded"]
+
+
+def test_limits_that_let_a_held_state_through_release_it_at_the_next_check(publisher):
+    publisher.outcome(FULL)
+    assert publisher.outcome(HALF) == ("held", 2)
+    publisher.define(review=replace(publisher.dataset.review, max_row_drop=0.9))
+    assert publisher.outcome(HALF) == ("released", 3)
 
 
 def test_delayed_is_sent_once_per_held_version_and_to_a_subscription_that_joins_while_it_waits(publisher):

@@ -273,11 +273,15 @@ def _fingerprint(state: StateRead, digest: Digest) -> str:
 
 
 def _same_as_waiting(ports: Ports, version: Version) -> dict[str, Any] | None:
-    """Find a held or discarded version that this one would only repeat (D5.1)."""
+    """Find a held or discarded version that this one would only repeat, for the same reasons (D5.1).
+
+    The same rows without the trouble, as when a row that was undecodable is truly gone, are a version of their own.
+    """
     with ports.store.read() as records:
         ended = records.versions.in_status(version.dataset_id, (VersionStatus.HELD, VersionStatus.DISCARDED))
     for other in ended:
-        if other.base == version.base and other.fingerprint == version.fingerprint:
+        same = (other.base, other.fingerprint, other.reasons) == (version.base, version.fingerprint, version.reasons)
+        if same:
             return {"version": other.number, "status": str(other.status), "reasons": list(other.reasons)}
     return None
 
