@@ -1,15 +1,17 @@
 """SDK of Ploti Data Feeds.
 
-`ploti.feeds`, `ploti.places` and `ploti.topics` use a client made at first use from the environment or `ploti login`;
-`ploti.Client` makes your own. Everything is loaded at first use, so that `import ploti` costs next to nothing.
+`ploti.feeds`, `ploti.places`, `ploti.topics` and `ploti.webhooks` use a client made at first use from the environment
+or `ploti login`; `ploti.Client` makes your own. Everything is loaded at first use, so that `import ploti` costs next to
+nothing.
 """
 
 TYPE_CHECKING = False  # importing typing would double the cost of this import
 if TYPE_CHECKING:
     from ploti._client import Client as Client
     from ploti._http import Retries as Retries
-    from ploti._resources import Feeds, Places, Topics
+    from ploti._resources import Feeds, Places, Topics, Webhooks
     from ploti.errors import BadAnswer as BadAnswer
+    from ploti.errors import BadSignature as BadSignature
     from ploti.errors import FixRequest as FixRequest
     from ploti.errors import LinkExpired as LinkExpired
     from ploti.errors import NoAnswer as NoAnswer
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
     feeds: Feeds
     places: Places
     topics: Topics
+    webhooks: Webhooks
     __version__: str
 
 __all__ = [
     "BadAnswer",
+    "BadSignature",
     "Client",
     "FixRequest",
     "LinkExpired",
@@ -44,9 +48,10 @@ __all__ = [
     "feeds",
     "places",
     "topics",
+    "webhooks",
 ]
 
-_RESOURCES = ("feeds", "places", "topics")
+_RESOURCES = ("feeds", "places", "topics", "webhooks")
 _HOMES = {"Client": "ploti._client", "Retries": "ploti._http"}
 
 

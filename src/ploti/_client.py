@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from ploti._http import TIMEOUT_SECONDS, Http, Retries
-from ploti._resources import Feeds, Places, Topics
+from ploti._resources import Feeds, Places, Topics, Webhooks
 from ploti.errors import FixRequest
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Client:
         self.feeds = Feeds(self.http)
         self.places = Places(self.http)
         self.topics = Topics(self.http)
+        self.webhooks = Webhooks(self.http)
 
     @property
     def base_url(self) -> str:

@@ -4,14 +4,16 @@ Arguments are in snake_case, answers keep the wire's names. `iter...` methods go
 """
 
 import re
+import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import quote
 
 from ploti._http import Http
-from ploti.contract.events import Event, EventPage, event_number
+from ploti._signing import verified
+from ploti.contract.events import Event, EventPage, EventType, event_number
 from ploti.contract.resources import (
     Dataset,
     DatasetPage,
@@ -26,6 +28,16 @@ from ploti.contract.resources import (
     TopicList,
     Version,
     VersionPage,
+)
+from ploti.contract.webhooks import (
+    Delivery,
+    DeliveryPage,
+    DeliveryStatus,
+    NewWebhook,
+    Webhook,
+    WebhookPage,
+    WebhookSecret,
+    WebhookTest,
 )
 from ploti.errors import BadAnswer, FixRequest
 
@@ -251,6 +263,77 @@ class Feeds:
         self.subscriptions = Subscriptions(http)
 
 
+class Deliveries:
+    """Events on their way to webhooks, and those that arrived or were given up."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def list(
+        self, webhook: str, *, status: DeliveryStatus | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> DeliveryPage:
+        """List a page of a webhook's deliveries with their last answers, the newest event's first."""
+        query = {"status": status, "limit": limit, "cursor": cursor}
+        return cast(DeliveryPage, self._http.get(f"{_webhook(webhook)}/deliveries", query))
+
+    def iter(self, webhook: str, *, status: DeliveryStatus | None = None) -> Iterator[Delivery]:
+        """Go over all deliveries of a webhook, the newest event's first."""
+        pages = _pages(lambda cursor: self.list(webhook, status=status, cursor=cursor))
+        return (delivery for page in pages for delivery in page["deliveries"])
+
+    def send(self, webhook: str, delivery: str) -> Delivery:
+        """Send a delivery again, at once and with all its retries; its id stays."""
+        path = f"{_webhook(webhook)}/deliveries/{_segment(delivery, 'delivery')}/send"
+        return cast(Delivery, self._http.post(path, {}, again=True))
+
+
+class Webhooks:
+    """Addresses of yours that get a subscription's events as they happen."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+        self.deliveries = Deliveries(http)
+
+    def create(self, url: str, *, subscription_id: str, events: Sequence[EventType] | None = None) -> NewWebhook:
+        """Create a webhook; its `secret` is shown this once. Without `events` it gets every type."""
+        body: dict[str, Any] = {"url": url, "subscriptionId": subscription_id}
+        if events is not None:
+            body["events"] = [*events]
+        return cast(NewWebhook, self._http.post("/v1/webhooks", body))
+
+    def list(self, *, limit: int | None = None, cursor: str | None = None) -> WebhookPage:
+        """List a page of webhooks."""
+        return cast(WebhookPage, self._http.get("/v1/webhooks", {"limit": limit, "cursor": cursor}))
+
+    def iter(self) -> Iterator[Webhook]:
+        """Go over all webhooks."""
+        pages = _pages(lambda cursor: self.list(cursor=cursor))
+        return (webhook for page in pages for webhook in page["webhooks"])
+
+    def get(self, webhook: str) -> Webhook:
+        """Read one webhook; `status` and `offReason` tell whether and why it is off."""
+        return cast(Webhook, self._http.get(_webhook(webhook)))
+
+    def delete(self, webhook: str) -> dict[str, Any]:
+        """Delete a webhook: nothing is sent to it any more."""
+        return self._http.delete(_webhook(webhook))
+
+    def test(self, webhook: str) -> WebhookTest:
+        """Send one signed ping now and tell what came back."""
+        return cast(WebhookTest, self._http.post(f"{_webhook(webhook)}/test", {}))
+
+    def rotate(self, webhook: str) -> WebhookSecret:
+        """Make a new secret, shown this once; the one before it signs too for a day."""
+        return cast(WebhookSecret, self._http.post(f"{_webhook(webhook)}/rotate", {}))
+
+    def verify(self, body: bytes | str, headers: Mapping[str, str], secret: str) -> dict[str, Any]:
+        """Check that a delivery is signed with the webhook's secret, and give its event, or ping, as an object.
+
+        `body` is the request's, unchanged. Raises BadSignature where the delivery is to be refused. Needs no network.
+        """
+        return verified(body, headers, secret, time.time())
+
+
 def _pages(read: Callable[[str | None], Page]) -> Iterator[Page]:
     """Go over the pages of a list; raises BadAnswer where a cursor comes a second time (F082)."""
     cursor: str | None = None
@@ -285,6 +368,10 @@ def _version(dataset: str, version: int) -> str:
 
 def _subscription(subscription: str) -> str:
     return f"{_FEEDS}/subscriptions/{_segment(subscription, 'subscription')}"
+
+
+def _webhook(webhook: str) -> str:
+    return f"/v1/webhooks/{_segment(webhook, 'webhook')}"
 
 
 def _segment(text: str, what: str) -> str:

@@ -1,6 +1,16 @@
-"""Which requests carry the API key: those to the API's own origin, and no other."""
+"""Which requests carry the API key: those to the API's own origin, and no other; and whether a webhook is signed."""
 
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
+
+from ploti.contract.webhooks import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, TOLERANCE_SECONDS
+from ploti.errors import BadAnswer, BadSignature, FixRequest
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -14,3 +24,52 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
     """Give the scheme, host and port of an address."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+
+
+def verified(body: bytes | str, headers: Mapping[str, str], secret: str, now: float) -> dict[str, Any]:
+    """Check a webhook's signature after Standard Webhooks and give its body as an object; `now` in Unix seconds.
+
+    Header names are read in any case. Raises BadSignature, and FixRequest for a secret that is none.
+    """
+    content = body.encode() if isinstance(body, str) else bytes(body)
+    named = {name.lower(): value for name, value in headers.items()}
+    try:
+        message_id, moment, signatures = (named[name] for name in (ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER))
+    except KeyError as missing:
+        raise _bad(f"The request lacks the header {missing.args[0]}: it is no delivery of a webhook.") from None
+    if not re.fullmatch("[0-9]{1,12}", moment) or abs(now - int(moment)) > TOLERANCE_SECONDS:
+        raise _bad("The delivery's time is more than five minutes away: check this machine's clock.")
+    expected = hmac.new(_key(secret), f"{message_id}.{moment}.".encode() + content, hashlib.sha256).digest()
+    if not any(_is_signature(one, expected) for one in signatures.split(" ")):
+        raise _bad("No signature fits: refuse the delivery, or check the secret and that the body is unchanged.")
+    try:
+        found = json.loads(content)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadAnswer("The delivery is signed, but its body is no JSON object.", code="bad_answer")
+    return found
+
+
+def _bad(message: str) -> BadSignature:
+    return BadSignature(message, code="bad_signature")
+
+
+def _key(secret: str) -> bytes:
+    text = secret.removeprefix("whsec_")
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        key = b""
+    if not key:
+        raise FixRequest("Give the webhook's secret as it was shown: whsec_...", code="invalid_input", field="secret")
+    return key
+
+
+def _is_signature(text: str, expected: bytes) -> bool:
+    version, _, encoded = text.partition(",")
+    try:
+        sent = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        return False
+    return version == "v1" and hmac.compare_digest(sent, expected)

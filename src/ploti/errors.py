@@ -2,7 +2,8 @@
 
 `RetryLater` try again; `Reload` load from a current version or a manifest; `ReadAgain` read, then send the change anew;
 `FixRequest` change the call; `NotAllowed` another key or permission; `NotFound` no such thing; `NotDelivered` the
-dataset is not (or no longer) delivered; `LinkExpired` ask for a fresh link; `BadAnswer` the answer makes no sense.
+dataset is not (or no longer) delivered; `LinkExpired` ask for a fresh link; `BadAnswer` the answer makes no sense;
+`BadSignature` do not trust a webhook's delivery.
 """
 
 from collections.abc import Mapping
@@ -12,8 +13,8 @@ from typing import Final
 class PlotiError(Exception):
     """Anything that the SDK raises; `message` says what to do next.
 
-    `code` is the API's error code, or one of the SDK's own (`no_answer`, `bad_answer`, `link_expired`); `status` is the
-    HTTP status, None where nothing came back; `field` names the part of the request that was refused.
+    `code` is the API's error code, or the SDK's own `no_answer`, `bad_answer`, `link_expired` or `bad_signature`;
+    `status` is the HTTP status, None where nothing came back; `field` names the part of the request that was refused.
     """
 
     def __init__(
@@ -74,6 +75,10 @@ class LinkExpired(PlotiError):
 
 class BadAnswer(PlotiError):
     """The answer is not one that the API gives: check the address, or report it."""
+
+
+class BadSignature(PlotiError):
+    """A webhook's delivery is not signed with the secret, or too old: refuse it."""
 
 
 ERROR_KINDS: Final[Mapping[str, type[PlotiError]]] = {

@@ -33,6 +33,7 @@ def fake(tmp_path, monkeypatch):
     fake.add_dataset(PERMITS, title="Building permits", geometry="Point")
     fake.add_dataset("ds_orange_zoning", title="Zoning", topic=None)
     fake.subscribe(SUB, places=["fl-county-orange"])
+    fake.add_webhook("wh_acme", subscription_id=SUB)
     fake.publish(PERMITS, files={SNAPSHOT: b"one"}, row_count=184220)
     fake.publish(
         PERMITS,
@@ -249,7 +250,7 @@ def on_a_terminal(width, line):
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     command = [sys.executable, "-m", "ploti.cli", *line.split()]
-    env = {**os.environ, "TERM": "xterm"}
+    env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}} | {"TERM": "xterm"}
     with subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, env=env) as running:
         os.close(inside)
         shown = b"".join(iter(lambda: _read_terminal(terminal), b""))

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict, is_typeddict
 
-from ploti.contract import errors, events, resources
+from ploti.contract import errors, events, resources, webhooks
 from ploti.contract.errors import ERROR_STATUS
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -70,6 +70,17 @@ SHAPES = {
     "subscription-deleted": Deleted,
     "subscription-manifest": resources.SubscriptionManifest,
     "event-page": events.EventPage,
+    "webhook-create": webhooks.WebhookCreate,
+    "webhook-create-filtered": webhooks.WebhookCreate,
+    "webhook-new": webhooks.NewWebhook,
+    "webhook": webhooks.Webhook,
+    "webhook-page": webhooks.WebhookPage,
+    "webhook-secret": webhooks.WebhookSecret,
+    "webhook-test": webhooks.WebhookTest,
+    "webhook-test-failed": webhooks.WebhookTest,
+    "webhook-ping": webhooks.Ping,
+    "delivery": webhooks.Delivery,
+    "delivery-page": webhooks.DeliveryPage,
     "error": errors.ErrorBody,
     "error-field": errors.ErrorBody,
 }
@@ -130,7 +141,7 @@ def test_every_shape_of_the_contract_is_in_an_example():
     shown = {part for shape in [*SHAPES.values(), *EVENT_DATA.values(), events.Event] for part in shapes_within(shape)}
     defined = {
         value
-        for module in (resources, events, errors)
+        for module in (resources, events, errors, webhooks)
         for value in vars(module).values()
         if is_typeddict(value) and value.__module__ == module.__name__
     }

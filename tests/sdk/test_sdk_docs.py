@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ploti
-from ploti._resources import Datasets, Places, Subscriptions, Topics, Versions
+from ploti._resources import Datasets, Deliveries, Places, Subscriptions, Topics, Versions, Webhooks
 from ploti.errors import ERROR_KINDS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text("utf-8")
@@ -29,7 +29,7 @@ def test_each_error_code_stands_beside_its_exception(code):
 
 def test_each_public_exception_is_there():
     for name in ploti.__all__:
-        found = getattr(ploti, name) if name not in {"feeds", "places", "topics"} else None
+        found = getattr(ploti, name) if name not in {"feeds", "places", "topics", "webhooks"} else None
         if inspect.isclass(found) and issubclass(found, ploti.PlotiError):
             assert f"`{name}`" in TEXT or f"ploti.{name}" in TEXT
 
@@ -42,6 +42,8 @@ def test_each_public_exception_is_there():
         ("feeds.datasets", Datasets),
         ("feeds.datasets.versions", Versions),
         ("feeds.subscriptions", Subscriptions),
+        ("webhooks", Webhooks),
+        ("webhooks.deliveries", Deliveries),
     ],
 )
 def test_each_call_is_listed_with_its_arguments(prefix, resource):

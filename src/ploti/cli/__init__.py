@@ -19,6 +19,7 @@ app = App(
 app.command("ploti.cli.feeds:app", name="feeds", help="Datasets, their versions, and subscriptions.")
 app.command("ploti.cli.places:places", name="places", help="Places in your coverage.")
 app.command("ploti.cli.places:topics", name="topics", help="Topics that datasets are filed under.")
+app.command("ploti.cli.webhooks:app", name="webhooks", help="Addresses of yours that get a subscription's events.")
 app.command("ploti.cli.sync:app", name="sync", help="Make a database follow a subscription.")
 app.command("ploti.cli.login:login", name="login", help="Store an API key and address for this user.")
 app.command("ploti.cli.login:version", name="version", help="Show the version of this program.")

@@ -29,6 +29,7 @@ from ploti.contract.events import (
     event_id,
 )
 from ploti.contract.resources import Counts, DatasetStatus, License, PlaceKind, Schema, Subscription, Version
+from ploti.contract.webhooks import Webhook
 from ploti.testing.fake_http import Answering, FakeAnswer, FakeRequest, FakeTransport, Refusal, loopback
 from ploti.testing.fake_links import FakeLinks
 from ploti.testing.fake_routes import FakeRoutes
@@ -43,6 +44,7 @@ from ploti.testing.fake_state import (
     wire_time,
     with_documents,
 )
+from ploti.testing.fake_webhooks import FakePost, FakeWebhooks
 
 API_KEY = "ploti_fakeFakeFakeFakeFakeFakeFakeFake"
 _FILES = "^/files/"
@@ -78,7 +80,8 @@ class FakeApi:
         self.state = FakeState(base_url, {api_key: FakeKey()})
         self.requests: list[FakeRequest] = []
         self.links = FakeLinks(self.state, clock)
-        self._routes = FakeRoutes(self.state, self.links, clock, self._bring_up)
+        self._webhooks = FakeWebhooks(self.state, clock)
+        self._routes = FakeRoutes(self.state, self.links, clock, self._bring_up, self._webhooks)
         self._faults: list[_Fault] = []
         self._extras: dict[tuple[str, int], Mapping[str, Any]] = {}
         self._lock = threading.RLock()
@@ -200,6 +203,17 @@ class FakeApi:
         self._bring_up(made)
         return made.wire()
 
+    def add_webhook(
+        self,
+        id_: str,
+        *,
+        subscription_id: str,
+        url: str = "https://receiver.example/hooks",
+        events: Sequence[EventType] | None = None,
+    ) -> str:
+        """Add a webhook for what is logged from now on, and give its secret."""
+        return self._webhooks.add(id_, subscription_id, url, events).secrets[0]
+
     # what happens
 
     def publish(
@@ -285,7 +299,16 @@ class FakeApi:
             "data": dict(data),
         }
         log.append(event)
+        self._webhooks.queue(event)
         return event
+
+    def webhook(self, webhook_id: str) -> Webhook:
+        """Give a webhook as the API shows it."""
+        return self._webhooks.made[webhook_id].wire
+
+    def webhook_posts(self, webhook_id: str) -> Iterator[FakePost]:
+        """Take the deliveries that wait for a webhook as signed POSTs, to hand to the receiver under test."""
+        return self._webhooks.posts(webhook_id)
 
     def prune_events(self, subscription_id: str, through: int) -> None:
         """Forget a subscription's events up to a number."""

@@ -16,6 +16,7 @@ from ploti.contract.resources import ManifestDataset, Schema, UnavailableDataset
 from ploti.testing.fake_http import FakeAnswer, FakeRequest, Refusal, json_answer
 from ploti.testing.fake_links import FakeLinks
 from ploti.testing.fake_state import FakeDataset, FakeKey, FakeState, FakeSubscription, FakeVersion
+from ploti.testing.fake_webhooks import FakeWebhooks
 
 Item = TypeVar("Item")
 
@@ -71,12 +72,15 @@ class FakeRoutes:
     links: FakeLinks
     clock: Callable[[], datetime]
     bring_up: Callable[[FakeSubscription], None]
+    webhooks: FakeWebhooks
 
     def answer(self, request: FakeRequest) -> FakeAnswer:
         """Answer a request, a refusal included."""
         try:
             if self.links.handles(request):
                 return self.links.serve(request)
+            if self.webhooks.handles(request):
+                return self.webhooks.answer(request, self._known_key(request))
             return self._route(request)
         except Refusal as refusal:
             return refusal.answer()
@@ -93,12 +97,16 @@ class FakeRoutes:
         raise Refusal("method_not_allowed", "This address does not take that method.")
 
     def _key(self, request: FakeRequest) -> FakeKey:
+        key = self._known_key(request)
+        if "feeds" not in key.permissions:
+            raise Refusal("not_allowed", "Use a key with the feeds permission.")
+        return key
+
+    def _known_key(self, request: FakeRequest) -> FakeKey:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         key = self.state.keys.get(secret) if scheme == "Bearer" else None
         if key is None:
             raise Refusal("unauthenticated", "Send an API key that is not revoked.")
-        if "feeds" not in key.permissions:
-            raise Refusal("not_allowed", "Use a key with the feeds permission.")
         return key
 
     # places, topics, datasets
@@ -293,6 +301,7 @@ class FakeRoutes:
         if not call.key.admin:
             raise Refusal("not_allowed", "Use the key of a workspace admin.")
         del self.state.subscriptions[self._subscription(call.named["subscription"]).id]
+        self.webhooks.drop_of(call.named["subscription"])
         return json_answer({"deleted": True})
 
     def _subscription(self, id_: str) -> FakeSubscription:

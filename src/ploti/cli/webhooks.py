@@ -1,0 +1,229 @@
+"""`ploti webhooks ...`: addresses of yours that get a subscription's events as they happen."""
+
+from typing import cast
+
+from cyclopts import App
+
+from ploti.cli.connect import connect
+from ploti.cli.show import AsJson, Names, local_time, present, show_facts, show_more, show_table, split_names
+from ploti.contract.events import EventType
+from ploti.contract.webhooks import (
+    Delivery,
+    DeliveryPage,
+    DeliveryStatus,
+    NewWebhook,
+    Webhook,
+    WebhookPage,
+    WebhookSecret,
+    WebhookTest,
+)
+
+app = App(name="webhooks", help="Addresses of yours that get a subscription's events.")
+_PREFIX = "feed.dataset."
+
+
+@app.command(name="create")
+def create_webhook(url: str, /, *, subscription_id: str, events: Names = None, json: AsJson = False) -> None:
+    """Create a webhook; its secret is shown this once.
+
+    Parameters
+    ----------
+    url
+        An https address of yours.
+    subscription_id
+        The subscription whose events to send.
+    events
+        Only these types, like added,updated; every type unless given.
+    """
+    named = [name if "." in name else _PREFIX + name for name in split_names(events)]
+    with connect() as client:
+        answer = client.webhooks.create(
+            url, subscription_id=subscription_id, events=cast(list[EventType], named) or None
+        )
+    present(answer, json, _show_new)
+
+
+def _show_new(answer: NewWebhook) -> None:
+    _show_webhook(answer)
+    print(f"\nSecret, shown this once: {answer['secret']}")
+
+
+@app.command(name="list")
+def list_webhooks(*, limit: int | None = None, cursor: str | None = None, json: AsJson = False) -> None:
+    """List your workspace's webhooks.
+
+    Parameters
+    ----------
+    limit
+        Webhooks a page.
+    cursor
+        Where to go on, as the page before said.
+    """
+    with connect() as client:
+        answer = client.webhooks.list(limit=limit, cursor=cursor)
+    present(answer, json, _show_webhooks)
+
+
+def _show_webhooks(answer: WebhookPage) -> None:
+    rows = [
+        (item["id"], item["subscriptionId"], item["url"], _types(item), _state(item), local_time(item["createdAt"]))
+        for item in answer["webhooks"]
+    ]
+    show_table(("ID", "SUBSCRIPTION", "URL", "EVENTS", "STATE", "CREATED"), rows)
+    show_more(answer["nextCursor"])
+
+
+def _types(webhook: Webhook) -> object:
+    return "all" if webhook["events"] is None else [name.removeprefix(_PREFIX) for name in webhook["events"]]
+
+
+def _state(webhook: Webhook) -> str:
+    if webhook["status"] == "off":
+        return f"off: {webhook['offReason']}"
+    return "on" if webhook["failingSince"] is None else f"failing since {local_time(webhook['failingSince'])}"
+
+
+@app.command(name="get")
+def get_webhook(webhook: str, /, *, json: AsJson = False) -> None:
+    """Show one webhook.
+
+    Parameters
+    ----------
+    webhook
+        Id of the webhook.
+    """
+    with connect() as client:
+        answer = client.webhooks.get(webhook)
+    present(answer, json, _show_webhook)
+
+
+def _show_webhook(answer: Webhook) -> None:
+    show_facts(
+        {
+            "id": answer["id"],
+            "url": answer["url"],
+            "subscription": answer["subscriptionId"],
+            "events": _types(answer),
+            "member": answer["member"],
+            "state": _state(answer),
+            "created": local_time(answer["createdAt"]),
+        }
+    )
+
+
+@app.command(name="delete")
+def delete_webhook(webhook: str, /, *, json: AsJson = False) -> None:
+    """Delete a webhook: nothing is sent to it any more.
+
+    Parameters
+    ----------
+    webhook
+        Id of the webhook.
+    """
+    with connect() as client:
+        answer = client.webhooks.delete(webhook)
+    present(answer, json, lambda _: print(f"Deleted {webhook}."))
+
+
+@app.command(name="test")
+def ping_webhook(webhook: str, /, *, json: AsJson = False) -> int:
+    """Send one signed ping now; exit code 1 where it was not accepted.
+
+    Parameters
+    ----------
+    webhook
+        Id of the webhook.
+    """
+    with connect() as client:
+        answer = client.webhooks.test(webhook)
+    present(answer, json, _show_test)
+    return 0 if answer["delivered"] else 1
+
+
+def _show_test(answer: WebhookTest) -> None:
+    came = _came_back(answer["status"], answer["problem"])
+    print(f"Accepted: {came}." if answer["delivered"] else f"Not accepted: {came}.")
+
+
+def _came_back(status: int | None, problem: str | None) -> str:
+    told = [f"status {status}"] if status is not None else []
+    return ", ".join([*told, problem] if problem else told)
+
+
+@app.command(name="rotate")
+def rotate_secret(webhook: str, /, *, json: AsJson = False) -> None:
+    """Make a new secret, shown this once; the one before it signs too for a day.
+
+    Parameters
+    ----------
+    webhook
+        Id of the webhook.
+    """
+    with connect() as client:
+        answer = client.webhooks.rotate(webhook)
+    present(answer, json, _show_secret)
+
+
+def _show_secret(answer: WebhookSecret) -> None:
+    print(f"Secret, shown this once: {answer['secret']}")
+    print(f"The one before it signs too until {local_time(answer['previousUntil'])}.")
+
+
+@app.command(name="deliveries")
+def list_deliveries(
+    webhook: str,
+    /,
+    *,
+    status: DeliveryStatus | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    json: AsJson = False,
+) -> None:
+    """List a webhook's deliveries with their last answers, the newest event's first.
+
+    Parameters
+    ----------
+    webhook
+        Id of the webhook.
+    status
+        Only deliveries in this status.
+    limit
+        Deliveries a page.
+    cursor
+        Where to go on, as the page before said.
+    """
+    with connect() as client:
+        answer = client.webhooks.deliveries.list(webhook, status=status, limit=limit, cursor=cursor)
+    present(answer, json, _show_deliveries)
+
+
+def _show_deliveries(answer: DeliveryPage) -> None:
+    show_table(
+        ("ID", "EVENT", "TYPE", "STATUS", "ATTEMPTS", "LAST ANSWER", "NEXT"),
+        [_delivery_row(item) for item in answer["deliveries"]],
+    )
+    show_more(answer["nextCursor"])
+
+
+def _delivery_row(item: Delivery) -> tuple[object, ...]:
+    last, ended = item["lastAttempt"], item["endReason"]
+    came = _came_back(last["status"], last["problem"]) if last else None
+    status = item["status"] if ended is None else f"{item['status']}: {ended}"
+    short = item["type"].removeprefix(_PREFIX)
+    return item["id"], item["eventId"], short, status, item["attempts"], came, local_time(item["nextAttemptAt"])
+
+
+@app.command(name="send")
+def send_delivery(webhook: str, delivery: str, /, *, json: AsJson = False) -> None:
+    """Send a delivery again, at once and with all its retries.
+
+    Parameters
+    ----------
+    webhook
+        Id of the webhook.
+    delivery
+        Id of the delivery.
+    """
+    with connect() as client:
+        answer = client.webhooks.deliveries.send(webhook, delivery)
+    present(answer, json, lambda _: print(f"Queued {delivery}."))
