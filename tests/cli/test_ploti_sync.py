@@ -3,6 +3,7 @@
 import json
 
 import duckdb
+import psycopg
 import pytest
 
 from ploti.cli import run
@@ -183,3 +184,43 @@ def test_a_revoked_key_stops_the_run(feed, to, capsys):
     code, _, err = ploti(capsys, SUBSCRIPTION, to)
     assert code == 1
     assert "API key" in err
+
+
+def test_repair_puts_right_what_verify_found(feed, path, to, capsys):
+    assert ploti(capsys, SUBSCRIPTION, to)[0] == 0
+    assert f"{A}  1        12       -         equal" in ploti(capsys, "repair", to)[1]
+    with duckdb.connect(str(path)) as db:
+        db.execute(f"DELETE FROM {A} WHERE units = 3")
+        db.execute(f"UPDATE {A} SET value = -1 WHERE units = 4")
+    code, out, _ = ploti(capsys, "verify", to)
+    assert code == 1
+    assert f"`ploti sync repair {A}` puts it right" in out
+    code, out, _ = ploti(capsys, "repair", A, to, "--json")
+    assert code == 0
+    done = json.loads(out)
+    assert [(each["equal"], each["added"], each["changed"], each["removed"]) for each in done] == [(True, 1, 1, 0)]
+    assert len(done[0]["repairedBuckets"]) == 2
+    assert ploti(capsys, "verify", to)[0] == 0
+
+
+def test_repair_of_a_dataset_that_is_not_there(feed, to, capsys):
+    assert ploti(capsys, SUBSCRIPTION, to)[0] == 0
+    code, _, err = ploti(capsys, "repair", "ds_other", to)
+    assert code == 1
+    assert "ds_other has no rows here" in err
+
+
+def test_a_schema_is_for_postgresql_only(feed, to, capsys):
+    code, _, err = ploti(capsys, "status", to, "--schema", "feeds")
+    assert code != 0
+    assert "--schema is for PostgreSQL" in err
+
+
+def test_a_schema_is_named_on_the_command_line(feed, postgres_database, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    to = f"--to={postgres_database}"
+    assert ploti(capsys, SUBSCRIPTION, to, "--schema", "county data")[0] == 0
+    assert ploti(capsys, SUBSCRIPTION, f"{to}&schema=county%20data")[1] == "Everything is up to date.\n"
+    assert ploti(capsys, "repair", to, "--schema=county data")[0] == 0
+    with psycopg.connect(postgres_database) as db:
+        assert db.execute(f'SELECT count(*) FROM "county data".{A}').fetchall() == [(12,)]

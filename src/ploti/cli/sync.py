@@ -5,30 +5,40 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
 import ploti
 from ploti.cli.show import AsJson, byte_size, cell, local_time, present, printable, show_table
-from ploti.sync.target import DatasetStatus, Progress
+from ploti.sync.target import DatasetStatus, Progress, Say, Target, say_nothing
 from ploti.sync.targets import open_target
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-    from ploti.sync.loop import SyncReport, Verified
+    from ploti.sync.loop import Repaired, SyncReport, Verified
     from ploti.sync.perform import DatasetReport
 
 BEHIND = 1
 """Exit code where a dataset is not up to date or a table differs from its version."""
 app = App(name="sync", help="Make a database follow a subscription.")
-To = Annotated[str, Parameter(name="--to", help="The database, like duckdb:///records.duckdb")]
+To = Annotated[
+    str,
+    Parameter(name="--to", help="The database, like duckdb:///records.duckdb or postgresql://user@host/database"),
+]
+Schema = Annotated[str | None, Parameter(name="--schema", help="The schema in a PostgreSQL database")]
 
 
 @app.default
 def sync_subscription(
-    subscription: str | None = None, *, to: To, on_major: Literal["pause", "apply"] = "pause", json: AsJson = False
+    subscription: str | None = None,
+    *,
+    to: To,
+    schema: Schema = None,
+    on_major: Literal["pause", "apply"] = "pause",
+    json: AsJson = False,
 ) -> int:
     """Bring a database up to date with a subscription: one table per dataset.
 
@@ -47,16 +57,17 @@ def sync_subscription(
     followed = subscription or os.environ.get("PLOTI_SUBSCRIPTION")
     if followed is None or not followed.startswith("sub_"):
         raise ploti.FixRequest(
-            "Name a subscription, like sub_8f3k2m, or one of status, verify, resync.", code="invalid_input"
+            "Name a subscription, like sub_8f3k2m, or one of status, verify, repair, resync.", code="invalid_input"
         )
     with ploti.Client() as client, _watching(json) as progress:
-        report = sync(client, followed, open_target(to, say=progress.line), on_major=on_major, progress=progress)
+        target = _target(to, schema, progress.line)
+        report = sync(client, followed, target, on_major=on_major, progress=progress)
     present(_report_wire(report), json, _show_report)
     return BEHIND if report.behind else 0
 
 
 @app.command
-def status(*, to: To, json: AsJson = False) -> int:
+def status(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
     """Show what a database holds of each dataset; the exit code is 1 where one is behind.
 
     Parameters
@@ -66,7 +77,7 @@ def status(*, to: To, json: AsJson = False) -> int:
     """
     from ploti.sync.loop import following
 
-    target = open_target(to)
+    target = _target(to, schema)
     following(target)
     held = target.status()
     present([_status_wire(each) for each in held], json, _show_status)
@@ -74,18 +85,37 @@ def status(*, to: To, json: AsJson = False) -> int:
 
 
 @app.command
-def verify(*, to: To, json: AsJson = False) -> int:
+def verify(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
     """Compare every table with its loaded version, record by record; the exit code is 1 where one differs."""
     from ploti.sync.loop import verify as compare
 
     with ploti.Client() as client, _watching(json) as progress:
-        found = compare(client, open_target(to, say=progress.line), progress=progress)
+        found = compare(client, _target(to, schema, progress.line), progress=progress)
     present([_verified_wire(each) for each in found], json, _show_verified)
     return 0 if all(each.equal for each in found) else BEHIND
 
 
 @app.command
-def resync(dataset: str, *, to: To, json: AsJson = False) -> None:
+def repair(*datasets: str, to: To, schema: Schema = None, json: AsJson = False) -> int:
+    """Put tables right where they differ from their loaded versions; the exit code is 1 where one still differs.
+
+    Only the parts of a table that differ are read and written. Where nothing differs nothing is touched.
+
+    Parameters
+    ----------
+    datasets
+        The datasets; all of them unless given.
+    """
+    from ploti.sync.loop import repair as mend
+
+    with ploti.Client() as client, _watching(json) as progress:
+        done = mend(client, _target(to, schema, progress.line), datasets, progress=progress)
+    present([_repaired_wire(each) for each in done], json, _show_repaired)
+    return 0 if all(each.after.equal for each in done) else BEHIND
+
+
+@app.command
+def resync(dataset: str, *, to: To, schema: Schema = None, json: AsJson = False) -> None:
     """Load a dataset's current version anew, and accept its schema from now on.
 
     Parameters
@@ -96,8 +126,17 @@ def resync(dataset: str, *, to: To, json: AsJson = False) -> None:
     from ploti.sync.loop import resync as reload
 
     with ploti.Client() as client, _watching(json) as progress:
-        report = reload(client, open_target(to, say=progress.line), dataset, progress=progress)
+        report = reload(client, _target(to, schema, progress.line), dataset, progress=progress)
     present(_dataset_wire(report), json, lambda wire: _show_datasets([wire]))
+
+
+def _target(to: str, schema: str | None, say: Say = say_nothing) -> Target:
+    """Open the target; raises FixRequest for a schema where there are none."""
+    if schema is None:
+        return open_target(to, say=say)
+    if not to.startswith("postgresql://"):
+        raise ploti.FixRequest("--schema is for PostgreSQL: leave it out for this database.", code="invalid_input")
+    return open_target(f"{to}{'&' if '?' in to else '?'}schema={quote(schema, safe='')}", say=say)
 
 
 # what is printed
@@ -152,6 +191,17 @@ def _verified_wire(verified: "Verified") -> dict[str, Any]:
     }
 
 
+def _repaired_wire(repaired: "Repaired") -> dict[str, Any]:
+    moved = repaired.moved
+    return {
+        **_verified_wire(repaired.after),
+        "repairedBuckets": list(repaired.before.buckets) if moved is not None else [],
+        "added": None if moved is None else moved.added,
+        "changed": None if moved is None else moved.changed,
+        "removed": None if moved is None else moved.removed,
+    }
+
+
 def _show_report(report: dict[str, Any]) -> None:
     if report["datasets"]:
         _show_datasets(report["datasets"])
@@ -172,8 +222,10 @@ def _number(version: int | None) -> str | None:
 
 
 def _moved(each: dict[str, Any]) -> str:
-    if each["reloaded"]:
-        return f"reloaded, {cell(each['rows'])} rows"
+    return f"reloaded, {cell(each['rows'])} rows" if each["reloaded"] else _counts(each)
+
+
+def _counts(each: dict[str, Any]) -> str:
     if each["added"] is None:
         return "-"
     return f"+{cell(each['added'])} ~{cell(each['changed'])} -{cell(each['removed'])}"
@@ -205,13 +257,20 @@ def _show_verified(found: list[dict[str, Any]]) -> None:
     show_table(("DATASET", "VERSION", "RECORDS", "RESULT"), rows)
 
 
+def _show_repaired(done: list[dict[str, Any]]) -> None:
+    rows = [
+        (each["datasetId"], _number(each["version"]), each["records"], _counts(each), _verdict(each)) for each in done
+    ]
+    show_table(("DATASET", "VERSION", "RECORDS", "REPAIRED", "RESULT"), rows)
+
+
 def _verdict(each: dict[str, Any]) -> str:
     if each["problem"] is not None:
-        return f"not compared: {each['problem']}"
+        return f"not {'repaired' if each['differingBuckets'] else 'compared'}: {each['problem']}"
     if each["equal"]:
         return "equal"
     count = len(each["differingBuckets"])
-    return f"differs in {count} of 1,024 parts: `ploti sync resync {each['datasetId']}` loads it anew"
+    return f"differs in {count} of 1,024 parts: `ploti sync repair {each['datasetId']}` puts it right"
 
 
 # progress

@@ -1,7 +1,7 @@
 """One run of sync: reads the manifest or the log, has the datasets' steps performed, stores the cursor last (D11.2).
 
 Named steps for `reach`: sync.manifest_read, sync.events_read, sync.part_downloaded, sync.links_renewed, sync.opened,
-sync.rows_written, sync.before_commit, sync.after_commit, sync.cursor_stored.
+sync.staged, sync.rows_written, sync.before_commit, sync.after_commit, sync.cursor_stored.
 """
 
 from collections.abc import Sequence
@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ploti._client import Client
-from ploti.contract.digest import Digest
 from ploti.contract.events import EVENTS_PER_PAGE_MOST, Event, event_number
-from ploti.contract.resources import FileLink, SubscriptionManifest
-from ploti.errors import BadAnswer, PlotiError, Reload
+from ploti.contract.resources import SubscriptionManifest
+from ploti.errors import BadAnswer, Reload
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
 from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices
-from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, TargetState, reach_nothing
+from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, reach_nothing
+from ploti.sync.verify import Repaired, Verified, following, repair, verify
+
+__all__ = ["Repaired", "SyncReport", "Verified", "following", "repair", "resync", "sync", "verify"]
 
 _EVENTS_PER_ROUND: Final = 10 * EVENTS_PER_PAGE_MOST
 _RELOADS_MOST: Final = 2
@@ -34,22 +36,6 @@ class SyncReport:
     def behind(self) -> tuple[DatasetReport, ...]:
         """Datasets that could not be brought up to date."""
         return tuple(each for each in self.datasets if each.held.state == "behind")
-
-
-@dataclass(frozen=True)
-class Verified:
-    """Whether a table equals its loaded version; `buckets` are those that differ, `problem` why none was compared."""
-
-    dataset_id: str
-    version: int | None
-    records: int = 0
-    buckets: tuple[str, ...] = ()
-    problem: str | None = None
-
-    @property
-    def equal(self) -> bool:
-        """Whether every bucket agrees."""
-        return self.problem is None and not self.buckets
 
 
 def sync(
@@ -102,41 +88,6 @@ def resync(
         run = Run(client, state.subscription_id, target, fetching, "apply", dict(state.datasets))
         load(run, replace(held, version=None), Load(dataset_id, None, "asked for", held.position))
         return replace(run.reports[dataset_id], from_version=held.version)
-
-
-def verify(client: Client, target: Target, *, progress: Progress | None = None) -> list[Verified]:
-    """Compare each table with the digest of its loaded version, by bucket of record id (D5.6, D11.5).
-
-    Raises SyncError for a target that follows no subscription: nothing was compared then.
-    """
-    fetching = Downloads(client, target.downloads, progress or Progress())
-    held = [each for _, each in sorted(following(target).datasets.items()) if each.version is not None]
-    found = [_verified(fetching, target, each) for each in held]
-    fetching.drop_all()
-    return found
-
-
-def following(target: Target) -> TargetState:
-    """Give what a target holds; raises SyncError where it follows no subscription yet."""
-    state = target.state()
-    if state.subscription_id is None:
-        raise SyncError("This target follows no subscription yet: run `ploti sync SUBSCRIPTION --to ...` on it first.")
-    return state
-
-
-def _verified(fetching: Downloads, target: Target, held: Held) -> Verified:
-    assert held.version is not None
-    try:
-        signed = fetching.client.feeds.datasets.versions.links(held.dataset_id, held.version, files=["manifest.json"])
-        if not signed["files"]:
-            return Verified(held.dataset_id, held.version, problem="the version's manifest is not to be had any more")
-        link: FileLink = {**signed["files"][0], "path": "manifest.json"}  # type: ignore[typeddict-unknown-key]
-        manifest = fetching.manifest(held.dataset_id, held.version, link)
-        own = target.digest(held.dataset_id, manifest["volatileColumns"])
-    except PlotiError as problem:
-        return Verified(held.dataset_id, held.version, problem=str(problem))
-    buckets = own.differing(Digest.from_wire(manifest["digest"]))
-    return Verified(held.dataset_id, held.version, own.records, tuple(buckets))
 
 
 def _report(run: Run, cursor: str) -> SyncReport:

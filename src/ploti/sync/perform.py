@@ -120,14 +120,14 @@ def bring(run: Run, held: Held, choose: Choose, given: ManifestDataset | None = 
         except StepBlocked as blocked:
             return run.tell(replace(held, state="paused", reason=str(blocked)))
         except (PlotiError, OSError) as trouble:
-            if _stops_all(trouble):
+            if stops_all(trouble):
                 raise
             return run.tell(replace(held, state="behind", reason=str(trouble)))
         finally:
             run.downloads.progress.ended()
 
 
-def _stops_all(trouble: PlotiError | OSError) -> bool:
+def stops_all(trouble: PlotiError | OSError) -> bool:
     """Tell whether every other dataset would meet the same trouble."""
     if isinstance(trouble, NotAllowed | NoAnswer | TargetBusy | TargetUnusable):
         return True

@@ -1,6 +1,6 @@
 """What every sync target offers, and the values that go into it and come out (D11.2 to D11.9)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,6 +190,13 @@ class Target(Protocol):
         """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction.
 
         Raises RowsDiffer where the result has not the version's number of rows, else as `load`.
+        """
+
+    def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
+        """Make the records of these buckets those of the loaded version's snapshot, as one transaction (D11.5).
+
+        Rows that agree, volatile columns aside, are not touched; the position stays. Gives what was added, changed and
+        removed. Raises StepRefused where the table has lost a column, else as `load`.
         """
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:

@@ -5,18 +5,19 @@ Give a `Kit` for the target; read its rows there with the database's own means, 
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from ploti._client import Client
 from ploti._http import Retries
 from ploti.contract.digest import Value
 from ploti.sync.download import Downloads
-from ploti.sync.loop import SyncReport, sync, verify
+from ploti.sync.loop import Repaired, SyncReport, repair, sync, verify
 from ploti.sync.target import Reach, Target, reach_nothing
 from ploti.testing.feed import SUBSCRIPTION, Feed
-from ploti.testing.stories import STORIES, Expected, Story
+from ploti.testing.stories import PERMITS, STORIES, ZONES, A, B, Expected, Story, permits, zones
 
-__all__ = ["STORIES", "Kit", "check_killed", "check_rows", "check_story", "steps_of", "sync_feed"]
+__all__ = ["STORIES", "Kit", "check_killed", "check_repaired", "check_rows", "check_story", "steps_of", "sync_feed"]
 
 _QUICK: Final = Retries(attempts=2, first_wait=0.0, longest_wait=0.0)
 
@@ -73,6 +74,30 @@ def check_rows(feed: Feed, kit: Kit, dataset_id: str, version: int) -> None:
     assert found.keys() == wanted.rows.keys()
     for id_, row in wanted.rows.items():
         assert found[id_] == {name: row.get(name) for name in columns}, f"{dataset_id} {id_}"
+
+
+def check_repaired(kit: Kit, spoil: Callable[[str], object]) -> Repaired:
+    """Sync, spoil rows of a table with `spoil(dataset_id)`, repair, and check every table; gives what was done."""
+    feed = Feed()
+    feed.add(A, PERMITS, permits(*range(60)))
+    feed.add(B, ZONES, zones(*range(5)))
+    sync_feed(feed, kit)
+    feed.update(A, put=permits(70))
+    sync_feed(feed, kit)
+    spoil(A)
+    target = kit.open(reach_nothing)
+    with Client(**feed.api.client_options, retries=_QUICK) as client:
+        found = {each.dataset_id: each for each in verify(client, target)}
+        assert found[A].buckets, "the spoilt rows were not found"
+        assert found[B].equal
+        done = {each.after.dataset_id: each for each in repair(client, target)}
+        assert done[A].before.buckets == found[A].buckets
+        assert done[B].moved is None
+        check_rows(feed, kit, A, 2)
+        check_rows(feed, kit, B, 1)
+        assert all(each.equal for each in verify(client, target))
+        assert [each.moved for each in repair(client, target)] == [None, None]
+    return done[A]
 
 
 def steps_of(story: Story, kit: Kit) -> list[str]:

@@ -32,7 +32,7 @@ def digest_query(table: str, types: Mapping[str, ColumnType]) -> str:
         f"coalesce({literal(f'{name}:')} || length(c{at}) || ':' || c{at} || ';', '')" for at, name in enumerate(names)
     ]
     row = " || ".join(["id || chr(10)", *parts])
-    texts_of = f"SELECT {quoted(RECORD_ID)} AS id{made} FROM {quoted(table)}"
+    texts_of = f"SELECT coalesce({quoted(RECORD_ID)}, '') AS id{made} FROM {quoted(table)}"
     hashes = f"SELECT substr(id, 5, 2) AS bucket, sha256({row}) AS hash FROM ({texts_of})"
     return f"SELECT bucket, count(*), {_WORDS} FROM ({hashes}) GROUP BY bucket"
 

@@ -4,7 +4,7 @@ Runs inside the transaction of its caller. Every name that comes from outside is
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from ploti.sync.targets._duckdb_file import literal, quoted
 from ploti.sync.targets._duckdb_shape import bring_shape, rebuild_shape, shape_of
 
 _CHANGES: Final = "_ploti_changes"
+_WRONG: Final = "_ploti_wrong"
 
 
 def wanted_columns(schema: Schema) -> dict[str, ColumnType]:
@@ -65,6 +66,42 @@ def apply_changes(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Sche
     if rows != delivery.row_count:
         raise RowsDiffer(f"after the changes the table has {rows} rows where {delivery.row_count} are announced")
     return Moved(rows, *moved)
+
+
+def mend_rows(
+    db: duckdb.DuckDBPyConnection, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]
+) -> Moved:
+    """Make the records of these buckets those of the snapshot; rows that agree are not touched (D11.5)."""
+    table, columns = delivery.dataset_id, wanted_columns(delivery.schema)
+    shape = shape_of(db, table)
+    if shape is None or any(shape.columns.get(name) != STORAGE_TYPES[type_].duckdb for name, type_ in columns.items()):
+        raise StepRefused("the table has lost a column: run `ploti sync resync` for the dataset")
+    _check_file_columns(db, delivery.snapshot, columns)
+    id_, names, times = quoted(RECORD_ID), ", ".join(quoted(name) for name in columns), "_ploti_times"
+    chosen = f"coalesce(substr({id_}, 5, 2), '') IN ({', '.join(literal(bucket) for bucket in buckets)})"
+    values = ", ".join(f"{_cast(quoted(name), type_)} AS {quoted(name)}" for name, type_ in columns.items())
+    source = f"SELECT {values} FROM {_parquet(delivery.snapshot)} WHERE {chosen}"
+    if not delivery.snapshot:
+        source = f"SELECT {names} FROM {quoted(table)} LIMIT 0"
+    db.execute(f"CREATE OR REPLACE TEMP TABLE {_CHANGES} AS {source}")
+    _check_ids(db, f"SELECT {id_} AS id FROM temp.{_CHANGES}", _count(db, _CHANGES), "snapshot")
+    compared = [quoted(name) for name in columns if name not in ENVELOPE and name not in volatile]
+    differs = " OR ".join(f"held.{name} IS DISTINCT FROM new.{name}" for name in compared) or "false"
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE {_WRONG} AS "
+        f"WITH held AS (SELECT *, count(*) OVER (PARTITION BY {id_}) AS {times} FROM {quoted(table)} WHERE {chosen}) "
+        f"SELECT DISTINCT coalesce(held.{id_}, new.{id_}) AS id, held.{times} IS NULL AS lost, "
+        f"new.{id_} IS NULL AS extra FROM held FULL JOIN temp.{_CHANGES} AS new ON held.{id_} = new.{id_} "
+        f"WHERE held.{times} IS NULL OR new.{id_} IS NULL OR held.{times} > 1 OR {differs}"
+    )
+    counts = "count(*) FILTER (lost), count(*) FILTER (NOT lost AND NOT extra), count(*) FILTER (extra)"
+    added, changed, removed = db.execute(f"SELECT {counts} FROM temp.{_WRONG}").fetchall()[0]
+    wrong = f"SELECT id FROM temp.{_WRONG}"
+    db.execute(f"DELETE FROM {quoted(table)} WHERE {id_} IN ({wrong}) OR ({id_} IS NULL AND {chosen})")
+    db.execute(f"INSERT INTO {quoted(table)} ({names}) SELECT {names} FROM temp.{_CHANGES} WHERE {id_} IN ({wrong})")
+    db.execute(f"DROP TABLE temp.{_CHANGES}")
+    db.execute(f"DROP TABLE temp.{_WRONG}")
+    return Moved(_count(db, table), added, changed, removed)
 
 
 def _move(

@@ -4,7 +4,7 @@ Layout, beside the tables named by dataset id and the views `<dataset>_geo`:
 `_ploti_sync` (one row: subscription, cursor, layout) and `_ploti_datasets` (one row per dataset, left ones included).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ from ploti.sync.target import (
 from ploti.sync.targets import _duckdb_books as books
 from ploti.sync.targets._duckdb_digest import digest_of
 from ploti.sync.targets._duckdb_file import DuckFile, first_line
-from ploti.sync.targets._duckdb_rows import apply_changes, replace_rows
+from ploti.sync.targets._duckdb_rows import apply_changes, mend_rows, replace_rows
 
 _BROKEN_RULE: Final = "constraint violation"
 _CANNOT_WRITE: Final = ("No space left on device", "Could not write", "Could not fsync", "Read-only file system")
@@ -94,6 +94,15 @@ class DuckTarget:
             moved = apply_changes(db, delivery, known)
             self._reach("sync.rows_written")
             books.write_dataset(db, held, _loaded(delivery, moved, self._now()))
+        return moved
+
+    def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
+        """Put the rows of these buckets right by the loaded version's snapshot, as one transaction (D11.5)."""
+        check_columns(delivery.schema)
+        with self._transaction() as db:
+            moved = mend_rows(db, delivery, buckets, volatile)
+            self._reach("sync.rows_written")
+            books.update_dataset(db, delivery.dataset_id, {"rows": moved.rows})
         return moved
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:

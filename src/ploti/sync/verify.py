@@ -1,0 +1,159 @@
+"""Proves that tables equal their loaded versions by digest, and puts right the buckets where they do not (D5.6, D11.5).
+
+Named step for `reach`: sync.repaired, after a table was put right and before it is compared again.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from ploti._client import Client
+from ploti.contract.digest import Digest
+from ploti.contract.resources import FileLink, VersionManifest
+from ploti.errors import PlotiError, Reload
+from ploti.sync.download import BuildChanged, Downloads, files_by_name
+from ploti.sync.perform import stops_all
+from ploti.sync.plan import Held
+from ploti.sync.target import Delivery, Moved, Progress, Reach, SyncError, Target, TargetState, reach_nothing
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Whether a table equals its loaded version; `buckets` are those that differ, `problem` why none was compared."""
+
+    dataset_id: str
+    version: int | None
+    records: int = 0
+    buckets: tuple[str, ...] = ()
+    problem: str | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether every bucket agrees."""
+        return self.problem is None and not self.buckets
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A table before and after; `moved` counts the rows put right: lost ones added, extra ones removed."""
+
+    before: Verified
+    after: Verified
+    moved: Moved | None = None
+
+
+def verify(client: Client, target: Target, *, progress: Progress | None = None) -> list[Verified]:
+    """Compare each table with the digest of its loaded version, by bucket of record id (D5.6, D11.5).
+
+    Raises SyncError for a target that follows no subscription: nothing was compared then.
+    """
+    fetching = Downloads(client, target.downloads, progress or Progress())
+    found = [_Check(fetching, target, held).verified() for held in _loaded(target, ())]
+    fetching.drop_all()
+    return found
+
+
+def repair(
+    client: Client,
+    target: Target,
+    datasets: Collection[str] = (),
+    *,
+    progress: Progress | None = None,
+    reach: Reach = reach_nothing,
+) -> list[Repaired]:
+    """Put tables right where they differ from their loaded versions, and compare them again (D11.5).
+
+    Only the buckets that differ are read from the version's snapshot and written. Without `datasets`, every table. A
+    table that cannot be put right has its `problem` in `after`. Raises SyncError for a dataset that is not held, or a
+    target that follows no subscription.
+    """
+    fetching = Downloads(client, target.downloads, progress or Progress(), reach)
+    with target.lock():
+        done = [_Check(fetching, target, held).repaired() for held in _loaded(target, datasets)]
+    fetching.drop_all()
+    return done
+
+
+def following(target: Target) -> TargetState:
+    """Give what a target holds; raises SyncError where it follows no subscription yet."""
+    state = target.state()
+    if state.subscription_id is None:
+        raise SyncError("This target follows no subscription yet: run `ploti sync SUBSCRIPTION --to ...` on it first.")
+    return state
+
+
+def _loaded(target: Target, datasets: Collection[str]) -> list[Held]:
+    held = {name: each for name, each in following(target).datasets.items() if each.version is not None}
+    unknown = sorted(set(datasets) - held.keys())
+    if unknown:
+        raise SyncError(f"{unknown[0]} has no rows here: `ploti sync status` lists what has.")
+    return [held[name] for name in sorted(datasets or held)]
+
+
+@dataclass
+class _Check:
+    """One table beside its loaded version; the version manifest is read once."""
+
+    fetching: Downloads
+    target: Target
+    held: Held
+    _manifest: VersionManifest | None = None
+
+    def verified(self) -> Verified:
+        """Compare the table; trouble with this dataset is a `problem`."""
+        try:
+            manifest = self._read_manifest()
+            own = self.target.digest(self.held.dataset_id, manifest["volatileColumns"])
+        except PlotiError as problem:
+            return Verified(self.held.dataset_id, self.held.version, problem=str(problem))
+        buckets = own.differing(Digest.from_wire(manifest["digest"]))
+        return Verified(self.held.dataset_id, self.held.version, own.records, tuple(buckets))
+
+    def repaired(self) -> Repaired:
+        """Compare the table, put right what differs, and compare it again."""
+        before = self.verified()
+        if before.problem is not None or before.equal:
+            return Repaired(before, before)
+        try:
+            delivery = self._snapshot()
+            moved = self.target.mend(delivery, before.buckets, self._read_manifest()["volatileColumns"])
+        except (PlotiError, OSError) as problem:
+            if stops_all(problem):
+                raise
+            return Repaired(before, replace(before, problem=str(problem)))
+        self.fetching.reach("sync.repaired")
+        return Repaired(before, self.verified(), moved)
+
+    def _read_manifest(self) -> VersionManifest:
+        if self._manifest is None:
+            name, version = self.held.dataset_id, self._version()
+            signed = self.fetching.client.feeds.datasets.versions.links(name, version, files=["manifest.json"])
+            if not signed["files"]:
+                raise SyncError("the version's manifest is not to be had any more")
+            link: FileLink = {**signed["files"][0], "path": "manifest.json"}  # type: ignore[typeddict-unknown-key]
+            self._manifest = self.fetching.manifest(name, version, link)
+        return self._manifest
+
+    def _snapshot(self) -> Delivery:
+        """Fetch the loaded version's snapshot; raises SyncError where it is past retention."""
+        try:
+            try:
+                return self._delivery()
+            except BuildChanged:
+                return self._delivery()
+        except Reload as gone:
+            raise SyncError(
+                f"the snapshot of version {self.held.version} is not kept any more: "
+                f"`ploti sync resync {self.held.dataset_id}` loads the current one"
+            ) from gone
+
+    def _delivery(self) -> Delivery:
+        name, version = self.held.dataset_id, self._version()
+        try:
+            files = self.fetching.client.feeds.datasets.versions.get(name, version)["files"]
+        except Reload:
+            files = files_by_name(self.fetching, name, version)
+        return self.fetching.delivery(name, version, files, "snapshot")
+
+    def _version(self) -> int:
+        assert self.held.version is not None
+        return self.held.version
