@@ -160,6 +160,7 @@ def test_limits_left_out_are_those_given_for_all():
         ({"source": "{kind: arcgis, url: x}"}, "datasets[0].source.url: 'x' is not an http or https address"),
         ({"source": "{kind: file, url: x, crs: 4326}"}, "datasets[0].source.crs: is 4326, not a list"),
         ({"source": "{kind: file, url: x, crs: WGS84}"}, "datasets[0].source.crs[0]: 'WGS84' is not a coordinate"),
+        ({"columns": "{shape: geometry}"}, "datasets[0].columns.shape: 'geometry' is unknown"),
         ({"source": "{kind: file, url: x, geometry: {x: lon}}"}, "datasets[0].source.geometry: give either x and y"),
         (
             {"source": "{kind: file, url: x, geometry: {x: a, y: b, wkt: c}}"},
@@ -209,6 +210,8 @@ def test_broken_dataset_is_refused_with_its_place_in_the_file(fields, problem):
         ("datasets: []\ndatsets: []", "datsets: is not known here; allowed are datasets, topics"),
         ("datasets: [5]", "datasets[0]: give fields with values, not 5"),
         ("datasets: [\n", "the file is not YAML:"),
+        ("[" * 5000, "the file is not YAML: it nests too deeply"),
+        ('{"a": ' * 5000 + "1" + "}" * 5000, "the file is not YAML: it nests too deeply"),
         ("datasets: !!python/object/apply:os.system [echo]", "the file is not YAML:"),
         ("datasets: []\ndatasets: []", "the file is not YAML:"),
         ("topics: [{id: A, name: A}]\ndatasets: []", "topics[0].id: 'A' is no topic id"),

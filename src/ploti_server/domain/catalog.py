@@ -176,6 +176,10 @@ def _source(part: Fields, folder: Path) -> SourceSpec:
     return found
 
 
+_DECLARED: Final = tuple(kind for kind in COLUMN_TYPES if kind != "geometry")
+"""Types that a column can be declared with; where shapes come from is told by the source's `geometry`."""
+
+
 def _columns(part: Fields | None) -> dict[str, ColumnType]:
     if part is None or part.raw is None:
         return {}
@@ -184,8 +188,8 @@ def _columns(part: Fields | None) -> dict[str, ColumnType]:
         if not isinstance(name, str):
             part.note(str(name), f"the name is {shown(name)}, not a text: put it in quotes")
             continue
-        given = part.text(name, required=True, allowed=_one_of(COLUMN_TYPES))
-        typed.update((name, kind) for kind in COLUMN_TYPES if kind == given)
+        given = part.text(name, required=True, allowed=_one_of(_DECLARED))
+        typed.update((name, kind) for kind in _DECLARED if kind == given)
     return typed
 
 

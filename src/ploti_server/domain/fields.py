@@ -27,8 +27,11 @@ class _OneKeyLoader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """Read YAML; raises `yaml.YAMLError` where it is malformed or a mapping says one key twice."""
-    return yaml.load(text, _OneKeyLoader)  # noqa: S506 - derives from SafeLoader
+    """Read YAML; raises `yaml.YAMLError` where it is malformed, nests too deeply or a mapping says one key twice."""
+    try:
+        return yaml.load(text, _OneKeyLoader)  # noqa: S506 - derives from SafeLoader
+    except RecursionError:
+        raise yaml.YAMLError("it nests too deeply") from None
 
 
 def yaml_problem(broken: yaml.YAMLError) -> str:
