@@ -218,6 +218,17 @@ class TestSchemas:
         answer = changed.get(f"{base}/ds_orange/schemas").json()
         assert [(s["schemaVersion"], s["firstVersion"]) for s in answer["schemas"]] == [("1.0", 1), ("1.1", 4)]
 
+    def test_a_schema_shows_the_spelling_that_its_own_version_has_as_in_its_file(self, served):
+        renamed = Schema((Column("id", "string", False, "Id"), Column("name", "string", True, "name")), ("id",))
+        served.version("ds_orange", 1)
+        served.version("ds_orange", 2, previous_version=1, schema=renamed)
+        paths = {"schema": "Id", "schema?version=1": "ID", "schema?version=2": "Id"}
+        for path, spelling in paths.items():
+            answer = served.get(f"/v1/feeds/datasets/ds_orange/{path}").json()
+            assert (answer["columns"][0]["sourceName"], answer["firstVersion"]) == (spelling, 1)
+        (listed,) = served.get("/v1/feeds/datasets/ds_orange/schemas").json()["schemas"]
+        assert (listed["columns"][0]["sourceName"], listed["firstVersion"]) == ("Id", 1)
+
     def test_schema_needs_a_released_version_and_no_subscription(self, served):
         answer = served.get("/v1/feeds/datasets/ds_orange/schema")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")

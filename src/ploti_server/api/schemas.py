@@ -36,18 +36,19 @@ def schema_routes(context: Context) -> APIRouter:
         access = access_for(context, caller_of(request))
         with context.ports.store.read() as records:
             found = reach_dataset(records, access, dataset)
-            first = _first_with_schema_of(records, dataset, version)
-        return read_answer(request, schema_shape(found, first))
+            wanted = _sent_version(records, dataset, version)
+            first, _ = _ends(records, dataset)[wanted.schema_version]
+        return read_answer(request, schema_shape(found, wanted, first))
 
     def list_schemas(request: Request, dataset: str) -> Response:
-        """List every schema version that a dataset has had, oldest first."""
+        """List every schema version that a dataset has had, oldest first, each as its newest version has it."""
         access = access_for(context, caller_of(request))
         with context.ports.store.read() as records:
             found = reach_dataset(records, access, dataset)
-            firsts = _firsts(records, dataset)
+            ends = _ends(records, dataset).values()
         body: resources.SchemaList = {
             "datasetId": dataset,
-            "schemas": [schema_shape(found, first) for first in firsts.values()],
+            "schemas": [schema_shape(found, last, first) for first, last in ends],
         }
         return read_answer(request, body)
 
@@ -58,23 +59,25 @@ def schema_routes(context: Context) -> APIRouter:
     return routes.router
 
 
-def _firsts(records: Records, dataset_id: str) -> dict[str, Version]:
-    """Find the first sent version of each schema version, oldest first."""
-    firsts: dict[str, Version] = {}
+def _ends(records: Records, dataset_id: str) -> dict[str, tuple[Version, Version]]:
+    """Find the first and the last sent version of each schema version, oldest first."""
+    ends: dict[str, tuple[Version, Version]] = {}
     for version in records.versions.in_status(dataset_id, _SENT):
         if version.released_at is not None:
-            firsts.setdefault(version.schema_version, version)
-    return firsts
+            first, _ = ends.get(version.schema_version, (version, version))
+            ends[version.schema_version] = (first, version)
+    return ends
 
 
-def _first_with_schema_of(records: Records, dataset_id: str, number: int | None) -> Version:
+def _sent_version(records: Records, dataset_id: str, number: int | None) -> Version:
+    """Find a version that was ever sent, by default the current one, or refuse."""
     if number is None:
         version = records.versions.current(dataset_id)
         if version is None:
             message = f"{dataset_id} has no released version yet: its schema comes with the first."
             raise Refused("not_found", message)
-    else:
-        version = records.versions.get(dataset_id, number)
-        if version is None or version.status not in _SENT or version.released_at is None:
-            raise no_version(dataset_id, number)
-    return _firsts(records, dataset_id)[version.schema_version]
+        return version
+    version = records.versions.get(dataset_id, number)
+    if version is None or version.status not in _SENT or version.released_at is None:
+        raise no_version(dataset_id, number)
+    return version

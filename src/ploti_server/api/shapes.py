@@ -113,14 +113,14 @@ def version_shape(version: Version) -> resources.Version:
     }
 
 
-def schema_shape(dataset: Dataset, first: Version) -> resources.Schema:
-    """Shape a schema, given the first version that had it."""
+def schema_shape(dataset: Dataset, version: Version, first: Version) -> resources.Schema:
+    """Shape a version's own schema, given the first version that had it; spellings move under one number (D2.1)."""
     return {
         "datasetId": dataset.id,
-        "schemaVersion": first.schema_version,
+        "schemaVersion": version.schema_version,
         "firstVersion": first.number,
-        "keyColumns": list(first.schema.key_columns),
-        "columns": [wire_column(column) for column in first.schema.columns],
+        "keyColumns": list(version.schema.key_columns),
+        "columns": [wire_column(column) for column in version.schema.columns],
         "changeFromPrevious": wire_schema_change(first.schema_change) if first.schema_change else None,
         "license": wire_license(dataset.license),
     }
