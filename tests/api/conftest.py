@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from ploti_server.adapters.links import LinkSigner
+from ploti_server.adapters.store import open_store
 from ploti_server.api import make_api
 from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.datasets import Dataset, SourceSpec, Topic
@@ -150,6 +151,23 @@ def served(tmp_path: Path):
 def served_on_each(store, tmp_path: Path):
     """A served publisher over the fake, SQLite and PostgreSQL."""
     yield from _serve(store, tmp_path)
+
+
+@pytest.fixture
+def served_on_each_database(store_url, tmp_path: Path):
+    """A served publisher over SQLite and PostgreSQL, with the database's address for more processes."""
+    store = open_store(store_url)
+    for served in _serve(store, tmp_path):
+        yield served, store_url
+    store.close()
+
+
+@pytest.fixture
+def served_on_sqlite(tmp_path: Path):
+    """A served publisher over SQLite, for tests that reach into its tables."""
+    store = open_store(f"sqlite:///{tmp_path}/store.sqlite")
+    yield from _serve(store, tmp_path)
+    store.close()
 
 
 def _serve(store: Any, tmp_path: Path):

@@ -6,7 +6,7 @@ import pytest
 
 from ploti_server.domain.access import Refused
 from ploti_server.domain.events import LoggedEvent
-from ploti_server.domain.log import Later, LogEnds, later_events, read_types, start_of
+from ploti_server.domain.log import Later, LogEnds, as_of_number, later_events, read_types, start_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -81,3 +81,29 @@ def logged(number, kind, dataset_id, version=None):
 def test_later_events_tell_whether_a_dataset_was_held_and_what_came_first(events, later):
     log = [logged(number, kind, "ds_x", version) for number, (kind, version) in enumerate(events, 1)]
     assert later_events(log) == {"ds_x": later}
+
+
+@pytest.mark.parametrize(
+    ("text", "ends", "expected"),
+    [
+        ("evt_000000000000", LogEnds(0, None), 0),
+        ("evt_000000000000", LogEnds(5, 1), 0),
+        ("evt_000000000005", LogEnds(5, 1), 5),
+        ("evt_000000000001", LogEnds(0, None), "invalid_input"),
+        ("evt_000000000006", LogEnds(5, 1), "invalid_input"),
+        ("evt_000000000006", LogEnds(5, 3), "invalid_input"),
+        ("evt_5", LogEnds(5, 1), "invalid_input"),
+        ("evt_000000000000", LogEnds(5, 2), "expired"),
+        ("evt_000000000001", LogEnds(5, 2), "expired"),
+        ("evt_000000000005", LogEnds(5, 5), "expired"),
+        ("evt_000000000005", LogEnds(5, None), "expired"),
+    ],
+)
+def test_as_of_goes_back_only_while_every_event_is_kept(text, ends, expected):
+    """D7.4."""
+    if isinstance(expected, int):
+        assert as_of_number(text, ends) == expected
+        return
+    with pytest.raises(Refused) as refused:
+        as_of_number(text, ends)
+    assert (refused.value.code, refused.value.field) == (expected, "asOf")

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from ploti.contract import resources
 from ploti.contract.files import LINK_SECONDS, FileKind
 from ploti_server.adapters.links import LinkSigner
+from ploti_server.api.kept import is_stored
 from ploti_server.domain.settings import Settings
 from ploti_server.domain.versions import StoredFile, Version
 from ploti_server.domain.wire import wire_time
@@ -78,8 +79,9 @@ class Links:
         }
 
     def named(self, version: Version, names: list[str]) -> resources.SignedFiles:
-        """Link the files that are named by path, and list the names without one (page 001)."""
-        known = {file.path: file for file in version.files}
+        """Link the files that are named by path, and list the names without one, or none left (page 001)."""
+        store = self.context.ports.files
+        known = {f.path: f for f in version.files if f.path in names and is_stored(store, version, f)}
         found: list[resources.SignedFile] = []
         for name in names:
             if name in known:

@@ -75,6 +75,7 @@ class Reached:
 
     dataset: Dataset
     version: Version
+    is_current: bool
 
 
 def reach_files(context: Context, caller: Caller, dataset_id: str, number: int) -> Reached:
@@ -83,4 +84,6 @@ def reach_files(context: Context, caller: Caller, dataset_id: str, number: int) 
     with context.ports.store.read() as records:
         dataset = reach_dataset(records, access, dataset_id)
         require_subscribed(records, caller.workspace.id, dataset_id)
-        return Reached(dataset, reach_version(records, dataset_id, number))
+        version = reach_version(records, dataset_id, number)
+        current = records.versions.current(dataset_id)
+        return Reached(dataset, version, current is not None and current.number == number)

@@ -11,6 +11,7 @@ from ploti.contract._typed import TypedDict
 from ploti.contract.files import LINKS_PER_CALL
 from ploti_server.api.answers import answer, read_answer
 from ploti_server.api.documented import DATASET_REFUSALS, VERSION_REFUSALS, answers, body
+from ploti_server.api.kept import require_kept
 from ploti_server.api.links import Context
 from ploti_server.api.pages import give_cursor, read_cursor
 from ploti_server.api.queries import Cursor, Limit200, PlainNumber, parse_body, read_body
@@ -69,6 +70,7 @@ def version_routes(context: Context) -> APIRouter:
     def get_version(request: Request, dataset: str, version: VersionNumber) -> Response:
         """Read a released version with signed links to its files."""
         reached = reach_files(context, caller_of(request), dataset, version)
+        require_kept(context.ports.files, reached.version, is_current=reached.is_current)
         shape = version_shape(reached.version)
         shape["files"] = context.links(request).files(reached.version)
         return answer(shape)

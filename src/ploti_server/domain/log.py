@@ -10,6 +10,8 @@ from ploti_server.domain.access import Refused
 from ploti_server.domain.events import LoggedEvent
 
 _VERSION_EVENTS: Final = (wire.UPDATED, wire.RESYNC_REQUIRED)
+HOLDING_EVENTS: Final = (wire.ADDED, wire.REMOVED, *_VERSION_EVENTS)
+"""Types that say whether a subscription holds a dataset and at which version."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,30 @@ def start_of(cursor: str | None, ends: LogEnds) -> int:
         message = "Events after this cursor have aged out: load the subscription's manifest and read on from it."
         raise Refused("expired", message, "cursor")
     return number
+
+
+def as_of_number(text: str, ends: LogEnds) -> int:
+    """Read the event that a manifest is asked for as of; raises `Refused` where the log cannot tell any more (D7.4).
+
+    Once event 1 was pruned, no event can be gone back to.
+    """
+    number = read_event_cursor(text, "asOf")
+    if number > ends.newest:
+        message = "This asOf is past the subscription's newest event: use an eventCursor that its manifest gave."
+        raise Refused("invalid_input", message, "asOf")
+    if ends.newest > 0 and ends.oldest != 1:
+        raise expired_as_of("The subscription's first events have aged out, so that no asOf can be answered any more")
+    return number
+
+
+def expired_as_of(why: str) -> Refused:
+    """Refuse to go back to an event."""
+    return Refused("expired", f"{why}: ask for the manifest without asOf.", "asOf")
+
+
+def held_as_of(last: Iterable[LoggedEvent]) -> dict[str, int | None]:
+    """Give what was held and at which version (None: none yet), from each dataset's last event of `HOLDING_EVENTS`."""
+    return {event.dataset_id: event.data["version"] for event in last if event.type != wire.REMOVED}
 
 
 def read_types(text: str | None) -> tuple[str, ...] | None:
