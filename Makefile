@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench goals
+.PHONY: demo test lint types postgis bench goals
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -11,7 +11,7 @@ BIN := .venv/bin
 demo: .venv/.installed
 	$(BIN)/ploti-server demo
 
-test: lint types
+test: lint types postgis
 	$(BIN)/python -m pytest -n 2
 
 lint: .venv/.installed
@@ -21,6 +21,9 @@ lint: .venv/.installed
 
 types: .venv/.installed
 	$(BIN)/mypy
+
+postgis:
+	.ci/postgis
 
 bench: .venv/.installed
 	$(BIN)/python -m bench

@@ -76,8 +76,8 @@ def columns_of(session: Session, schema: Schema, shape: Shape | None = None) -> 
     names = {name for name, _, _ in listed}
     columns = []
     for name, type_, kind in listed:
-        if len(name.encode()) >= _NAME_BYTES:
-            raise StepRefused(f"column name {name!r} is longer than PostgreSQL's 62 bytes: tell the publisher")
+        if len(name.encode()) > _NAME_BYTES:
+            raise StepRefused(f"column name {name!r} is longer than 63 bytes: tell the publisher of the feed")
         stored = Stored(name, type_, _stored_name(name, names), _sql_type(session, name, type_, kind))
         if type_ == "geometry" and shape is not None and shape.columns.get(stored.column) == "bytea":
             stored = replace(stored, sql="bytea")
