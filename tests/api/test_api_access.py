@@ -93,7 +93,20 @@ class TestShape:
     def test_unknown_address_and_method_are_refused_in_the_same_shape(self, served, method, path, expected):
         answer = served.client.request(method, path, headers=served.headers())
         assert code(answer) == expected
-        assert expected != "method_not_allowed" or answer.headers["allow"]
+
+    @pytest.mark.parametrize(
+        ("method", "path", "allowed"),
+        [
+            ("POST", "/v1/places", "GET"),
+            ("DELETE", "/v1/feeds/datasets/ds_orange", "GET"),
+            ("PUT", "/v1/feeds/subscriptions", "GET, POST"),
+            ("PUT", "/v1/feeds/subscriptions/sub_a", "DELETE, GET, PATCH"),
+            ("POST", "/v1/files/a/b", "GET, HEAD, OPTIONS"),
+        ],
+    )
+    def test_a_refused_method_names_every_one_that_the_address_takes(self, served, method, path, allowed):
+        answer = served.client.request(method, path, headers=served.headers())
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
     @pytest.mark.parametrize("path", READS)
     def test_unknown_parameter_is_invalid_input(self, served, path):

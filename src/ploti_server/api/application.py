@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from ploti_server.adapters.links import LinkSigner
 from ploti_server.api.answers import refusal
@@ -64,9 +65,10 @@ def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
             Exception: _failed,
         },
     )
-    for routes in ROUTES:
-        api.include_router(routes(context))
-    api.include_router(operating_routes(context, metrics))
+    routers = [*(routes(context) for routes in ROUTES), operating_routes(context, metrics)]
+    for router in routers:
+        api.include_router(router)
+    api.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     return api
 
 
@@ -90,10 +92,17 @@ async def _no_route(request: Request, error: Exception) -> Response:
         raise error
     if error.status_code == 405:
         message = f"{request.method} is not possible here: see /openapi.json for what is."
-        return refusal(Refused("method_not_allowed", message), error.headers)
+        return refusal(Refused("method_not_allowed", message), {"Allow": _allowed(request)})
     if error.status_code == 404:
         return refusal(Refused("not_found", "There is nothing at this address: see /openapi.json for what there is."))
     return refusal(Refused("invalid_input", "This request cannot be understood: see /openapi.json."))
+
+
+def _allowed(request: Request) -> str:
+    """List the methods that an address takes, over every route that it matches."""
+    routes: list[Route] = request.app.state.routes
+    matching = [route.methods or set() for route in routes if route.path_regex.match(request.scope["path"])]
+    return ", ".join(sorted(set().union(*matching)))
 
 
 async def _failed(_: Request, __: Exception) -> Response:
