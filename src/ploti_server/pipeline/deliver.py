@@ -5,9 +5,11 @@ only send, so that a slow receiver holds up nobody else. A crash leaves leases t
 again, which receivers allow for.
 """
 
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from threading import Event
 from typing import Final
 
@@ -97,37 +99,39 @@ def _record_and_claim(ports: Ports, owner: str, done: list[_Attempt], room: int)
             if room == 0 or not records.deliveries.is_any_due(now):
                 return []
     with ports.store.write() as records:
-        for attempt in sorted(done, key=_lock_order):
-            _record(records, owner, attempt)
+        for (_, webhook_id), attempts in groupby(sorted(done, key=_lock_order), key=_lock_order):
+            _record(records, owner, webhook_id, attempts)
         ports.reach("deliver.before_commit")
         if room == 0:
             return []
         claimed = records.deliveries.claim(owner, now, now + LEASE, room, PER_WEBHOOK)
-        tasks = [_task(records, delivery, hooks_of(ports).public_url) for delivery in claimed]
+        webhooks = {i: records.webhooks.get(i) for i in {delivery.webhook_id for delivery in claimed}}
+        tasks = [_task(records, one, webhooks[one.webhook_id], hooks_of(ports).public_url) for one in claimed]
     ports.reach("deliver.claimed")
     return tasks
 
 
-def _lock_order(attempt: _Attempt) -> tuple[str, str, int]:
-    delivery = attempt.task.delivery
-    return delivery.subscription_id, delivery.webhook_id, delivery.number
+def _lock_order(attempt: _Attempt) -> tuple[str, str]:
+    return attempt.task.delivery.subscription_id, attempt.task.delivery.webhook_id
 
 
-def _record(records: Records, owner: str, attempt: _Attempt) -> None:
-    """Write down one outcome; a delivery that was ended, deleted or taken over meanwhile stays as it is."""
-    webhook = records.webhooks.lock(attempt.task.webhook.id)
-    delivery = records.deliveries.get(attempt.task.delivery.id)
-    if webhook is None or delivery is None or delivery.lease_owner != owner:
+def _record(records: Records, owner: str, webhook_id: str, attempts: Iterable[_Attempt]) -> None:
+    """Write down a webhook's outcomes; a delivery that was ended, deleted or taken over meanwhile stays as it is."""
+    before = webhook = records.webhooks.lock(webhook_id)
+    if webhook is None:
         return
-    jitter = jitter_of(delivery.id, delivery.attempts + 1)
-    outcome = after_attempt(delivery, webhook, attempt.answer, attempt.answered_at, jitter)
-    records.deliveries.put(outcome.delivery)
-    if outcome.webhook != webhook:
-        records.webhooks.put(outcome.webhook)
+    for attempt in sorted(attempts, key=lambda one: one.answered_at):
+        delivery = records.deliveries.get(attempt.task.delivery.id)
+        if delivery is not None and delivery.lease_owner == owner:
+            jitter = jitter_of(delivery.id, delivery.attempts + 1)
+            outcome = after_attempt(delivery, webhook, attempt.answer, attempt.answered_at, jitter)
+            records.deliveries.put(outcome.delivery)
+            webhook = outcome.webhook
+    if webhook != before:
+        records.webhooks.put(webhook)
 
 
-def _task(records: Records, delivery: Delivery, base: str) -> _Task:
-    webhook = records.webhooks.get(delivery.webhook_id)
+def _task(records: Records, delivery: Delivery, webhook: Webhook | None, base: str) -> _Task:
     logged = records.events.after(delivery.subscription_id, delivery.number - 1, 1)
     if webhook is None or not logged or logged[0].number != delivery.number:
         raise LookupError(f"delivery {delivery.id} has lost its event or webhook")
