@@ -113,6 +113,10 @@ class Http:
         headers = {} if once is None else {"idempotency-key": once}
         return self._call("POST", path, body=body, headers=headers, again=again or once is not None)
 
+    def patch(self, path: str, body: object) -> dict[str, Any]:
+        """Change a resource; repeated only where the answer said that nothing was done."""
+        return self._call("PATCH", path, body=body, again=False)
+
     def delete(self, path: str) -> dict[str, Any]:
         """Delete a resource; repeated only where the answer said that nothing was done."""
         return self._call("DELETE", path, again=False)

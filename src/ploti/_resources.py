@@ -25,6 +25,7 @@ from ploti.contract.resources import (
     Subscription,
     SubscriptionManifest,
     SubscriptionPage,
+    SubscriptionPreview,
     TopicList,
     Version,
     VersionPage,
@@ -208,6 +209,48 @@ class Subscriptions:
         """Read one subscription."""
         return cast(Subscription, self._http.get(_subscription(subscription)))
 
+    def preview(
+        self,
+        *,
+        places: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        dataset_ids: Sequence[str] = (),
+        q: str | None = None,
+        place: str | None = None,
+        topic: str | None = None,
+        matched_by: Literal["places", "datasets"] | None = None,
+        sort: Literal["place", "title", "updated"] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> SubscriptionPreview:
+        """Count what a subscription would deliver and list a page of it, without creating one.
+
+        `q` searches titles, `topic` is `none` for no topic; the totals stay those of all that would be delivered.
+        """
+        named = {"places": [*places], "topics": [*topics], "datasetIds": [*dataset_ids]}
+        narrowing = {"q": q, "place": place, "topic": topic, "matchedBy": matched_by, "sort": sort, "limit": limit}
+        body = named | _given(narrowing | {"cursor": cursor})
+        return cast(SubscriptionPreview, self._http.post(f"{_FEEDS}/subscriptions/preview", body, again=True))
+
+    def update(
+        self,
+        subscription: str,
+        *,
+        revision: int,
+        name: str | None = None,
+        places: Sequence[str] | None = None,
+        topics: Sequence[str] | None = None,
+        dataset_ids: Sequence[str] | None = None,
+    ) -> Subscription:
+        """Replace what is given and keep the rest; an empty list clears one. `revision` is the one that was read.
+
+        Raises ReadAgain where somebody else changed the subscription since.
+        """
+        lists = {"places": places, "topics": topics, "datasetIds": dataset_ids}
+        sent = {field: [*ids] for field, ids in lists.items() if ids is not None}
+        body = _given({"name": name, "revision": revision}) | sent
+        return cast(Subscription, self._http.patch(_subscription(subscription), body))
+
     def delete(self, subscription: str) -> dict[str, Any]:
         """Delete a subscription; its events stop, files already downloaded stay."""
         return self._http.delete(_subscription(subscription))
@@ -356,6 +399,10 @@ def _moved_on(cursor: str | None, following: str) -> bool:
     if after is None or before is None or after < before:
         raise BadAnswer(f"The API gave {following!r} as the cursor after {cursor!r}.", code="bad_answer")
     return after > before
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _dataset(dataset: str) -> str:

@@ -148,6 +148,29 @@ def test_a_subscription_is_created_and_deleted(fake, capsys):
     assert capsys.readouterr().out == f"Deleted {made['id']}.\n"
 
 
+def test_a_subscription_is_changed_from_the_revision_that_was_read(fake, capsys):
+    """D8.1."""
+    assert ploti(f"feeds subscriptions update {SUB} --name 'My trees' --topics '' --json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["name"], made["topics"], made["revision"]) == ("My trees", [], 2)
+    assert ploti(f"feeds subscriptions update {SUB} --name Other --revision 1") == 1
+    assert "revision 2" in capsys.readouterr().err
+    assert ploti(f"feeds subscriptions update {SUB} --dataset-ids {PERMITS} --revision 2") == 0
+    assert "My trees" in capsys.readouterr().out
+
+
+def test_a_preview_counts_and_lists(fake, capsys):
+    line = "feeds subscriptions preview --places fl-county-orange --sort title --limit 1"
+    assert ploti(f"{line} --json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["total"], len(answer["datasets"])) == (2, 1)
+    assert ploti(line) == 0
+    out = capsys.readouterr().out
+    for shown in ("development-activity", "Orange County", answer["datasets"][0]["id"], "2 datasets match", "--cursor"):
+        assert shown in out
+    assert ploti(f"feeds subscriptions preview --dataset-ids {PERMITS} --matched-by nonsense") == 2
+
+
 @pytest.mark.parametrize("places", ["--places a,b", "--places a --places b"])
 def test_ids_go_with_commas_or_in_several_options(fake, capsys, places):
     fake.add_place("a", "A", "county", "fl")

@@ -1,5 +1,7 @@
 """`ploti feeds subscriptions ...`: subscriptions, their manifests and events."""
 
+from typing import Literal
+
 from cyclopts import App
 
 from ploti.cli.connect import connect
@@ -20,6 +22,7 @@ from ploti.contract.resources import (
     Subscription,
     SubscriptionManifest,
     SubscriptionPage,
+    SubscriptionPreview,
 )
 
 app = App(name="subscriptions", help="The datasets that your workspace follows.")
@@ -47,6 +50,79 @@ def create_subscription(
             name, places=split_names(places), topics=split_names(topics), dataset_ids=split_names(dataset_ids)
         )
     present(answer, json, _show_subscription)
+
+
+@app.command(name="preview")
+def preview_subscription(
+    *,
+    places: Names = None,
+    topics: Names = None,
+    dataset_ids: Names = None,
+    q: str | None = None,
+    place: str | None = None,
+    topic: str | None = None,
+    matched_by: Literal["places", "datasets"] | None = None,
+    sort: Literal["place", "title", "updated"] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a subscription would deliver now, without creating one.
+
+    Parameters
+    ----------
+    places
+        Every dataset in these places, with commas between.
+    topics
+        Within the places, only these topics.
+    dataset_ids
+        These datasets besides.
+    q
+        List only datasets with these words in the title.
+    place
+        List only datasets filed under this place.
+    topic
+        List only datasets of this topic, none for no topic.
+    matched_by
+        List only what the places name, or what is named on its own.
+    sort
+        Order of the list; by place unless given.
+    limit
+        Datasets a page.
+    cursor
+        Where to go on, as the page before said.
+    """
+    with connect() as client:
+        answer = client.feeds.subscriptions.preview(
+            places=split_names(places),
+            topics=split_names(topics),
+            dataset_ids=split_names(dataset_ids),
+            q=q,
+            place=place,
+            topic=topic,
+            matched_by=matched_by,
+            sort=sort,
+            limit=limit,
+            cursor=cursor,
+        )
+    present(answer, json, _show_preview)
+
+
+def _show_preview(answer: SubscriptionPreview) -> None:
+    matched = answer["matchedBy"]
+    show_facts({"datasets": answer["total"], "by place": matched["places"], "by id": matched["datasets"]})
+    print()
+    show_table(("TOPIC", "DATASETS"), [(item["topic"] or "none", item["count"]) for item in answer["byTopic"]])
+    print()
+    rows = [(item["id"] or "none", item["name"], item["count"]) for item in answer["byPlace"]]
+    show_table(("PLACE", "NAME", "DATASETS"), rows)
+    print()
+    show_table(
+        ("ID", "TITLE", "MATCHED BY"), [(item["id"], item["title"], item["matchedBy"]) for item in answer["datasets"]]
+    )
+    if answer["matching"] > len(answer["datasets"]):
+        print(f"\n{answer['matching']:,} datasets match.")
+    show_more(answer["nextCursor"])
 
 
 @app.command(name="list")
@@ -101,6 +177,48 @@ def _show_subscription(answer: Subscription) -> None:
             "updated": local_time(answer["updatedAt"]),
         }
     )
+
+
+@app.command(name="update")
+def update_subscription(
+    subscription: str,
+    /,
+    *,
+    name: str | None = None,
+    places: Names = None,
+    topics: Names = None,
+    dataset_ids: Names = None,
+    revision: int | None = None,
+    json: AsJson = False,
+) -> None:
+    """Change a subscription: what is given replaces what was, the rest is kept.
+
+    Parameters
+    ----------
+    subscription
+        Id of the subscription.
+    name
+        What to call it.
+    places
+        The places, with commas between; "" for none.
+    topics
+        The topics; "" for all.
+    dataset_ids
+        The datasets named on their own; "" for none.
+    revision
+        The revision that you read, so that no edit since is lost; the present one unless given.
+    """
+    with connect() as client:
+        subscriptions = client.feeds.subscriptions
+        answer = subscriptions.update(
+            subscription,
+            revision=subscriptions.get(subscription)["revision"] if revision is None else revision,
+            name=name,
+            places=None if places is None else split_names(places),
+            topics=None if topics is None else split_names(topics),
+            dataset_ids=None if dataset_ids is None else split_names(dataset_ids),
+        )
+    present(answer, json, _show_subscription)
 
 
 @app.command(name="delete")

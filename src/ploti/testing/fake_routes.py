@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from ploti.contract.files import LINKS_PER_CALL
 from ploti.contract.resources import ManifestDataset, Schema, UnavailableDataset, Version
 from ploti.testing.fake_http import FakeAnswer, FakeRequest, Refusal, json_answer
 from ploti.testing.fake_links import FakeLinks
+from ploti.testing.fake_preview import NARROWING, listed, matches_of, narrowed, totals_of
 from ploti.testing.fake_state import FakeDataset, FakeKey, FakeState, FakeSubscription, FakeVersion
 from ploti.testing.fake_webhooks import FakeWebhooks
 
@@ -23,6 +24,8 @@ Item = TypeVar("Item")
 _LISTED, _LISTED_MOST = 100, 200
 _SUBSCRIPTIONS_MOST = 25
 _PLACES_MOST = 500
+_FIELDS = ("name", "places", "topics", "datasetIds")
+_LEFT_OUT = object()
 _PLACE_KINDS = ("county", "state", "state_counties", "us")
 
 
@@ -250,7 +253,8 @@ class FakeRoutes:
         once = call.request.headers.get("idempotency-key")
         if once is not None and once in self.state.replays:
             return self._replayed(once, call)
-        made = self._made(call.body(["name", "places", "topics", "datasetIds"]))
+        made = self._made(call.body(_FIELDS))
+        self._require_room()
         self.state.subscriptions[made.id] = made
         self.bring_up(made)
         if once is not None:
@@ -263,30 +267,66 @@ class FakeRoutes:
             raise Refusal("idempotency_conflict", "Use a new Idempotency-Key for another body.")
         return json_answer(first, 201, {"idempotent-replayed": "true"})
 
-    def _made(self, body: Mapping[str, Any]) -> FakeSubscription:
+    def _made(self, body: Mapping[str, Any], checked: Mapping[str, Any] | None = None) -> FakeSubscription:
+        """Make a subscription of a body; with `checked`, only its fields are held against what there is (D8.8)."""
         lists = {name: body.get(name, []) for name in ("places", "topics", "datasetIds")}
         for name, value in lists.items():
             if not _texts(value) or len(value) > _PLACES_MOST:
                 raise Refusal("invalid_input", f"Give {name} as a list of at most {_PLACES_MOST} ids.", name)
-        title = body.get("name")
+        title = body.get("name", next((id_ for ids in lists.values() for id_ in ids), "Subscription"))
         if not isinstance(title, str) or not title.strip():
             raise Refusal("invalid_input", "Give the subscription a name.", "name")
         if not lists["places"] and not lists["datasetIds"]:
             raise Refusal("invalid_input", "Name a place or a dataset.", "places")
-        self._check_included(lists)
-        if len(self.state.subscriptions) >= _SUBSCRIPTIONS_MOST:
-            raise Refusal("limit_reached", f"Delete one of the {_SUBSCRIPTIONS_MOST} subscriptions first.")
+        self._check_included({name: ids for name, ids in lists.items() if checked is None or name in checked})
         id_ = "sub_" + secrets.token_hex(8)
         return FakeSubscription(id_, title, lists["places"], lists["topics"], lists["datasetIds"], self.clock())
 
+    def _require_room(self) -> None:
+        if len(self.state.subscriptions) >= _SUBSCRIPTIONS_MOST:
+            raise Refusal("limit_reached", f"Delete one of the {_SUBSCRIPTIONS_MOST} subscriptions first.")
+
+    def preview(self, call: Call) -> FakeAnswer:
+        """Count and list what a subscription would deliver; what narrows the page comes in the body or the query."""
+        body = call.body(["name", "places", "topics", "datasetIds", *NARROWING])
+        given = {**{name: body.pop(name) for name in NARROWING if name in body}, **call.query}
+        wanted = self._made(body)
+        matches = matches_of(wanted, self._covered(True))
+        shown = narrowed(wanted, matches, given)
+        texts = {name: str(value) for name, value in given.items()}
+        asked = replace(call, query=texts, request=replace(call.request, query=tuple(sorted(texts.items()))))
+        page, cursor = _page(asked, shown, asked.number("limit", _LISTED, _LISTED_MOST), lambda dataset: dataset.id)
+        counted = {**totals_of(wanted, matches), "matching": len(shown)}
+        return _no_store({**counted, "datasets": [listed(wanted, one) for one in page], "nextCursor": cursor})
+
+    def change(self, call: Call) -> FakeAnswer:
+        """Replace the fields sent, from the revision that was read (D8.1)."""
+        if not call.key.admin:
+            raise Refusal("not_allowed", "Use the key of a workspace admin.")
+        body = call.body(["name", "places", "topics", "datasetIds", "revision"])
+        found = self._subscription(call.named["subscription"])
+        _check_revision(call, found, body.pop("revision", _LEFT_OUT))
+        kept = {name: value for name, value in found.wire().items() if name in _FIELDS}
+        after = self._made(kept | body, checked=body)
+        self._change(found, after)
+        return json_answer(found.wire(), headers={"etag": f'"{found.revision}"'})
+
+    def _change(self, found: FakeSubscription, after: FakeSubscription) -> None:
+        before = (found.name, found.places, found.topics, found.dataset_ids)
+        found.name, found.places = after.name, after.places
+        found.topics, found.dataset_ids = after.topics, after.dataset_ids
+        if before != (found.name, found.places, found.topics, found.dataset_ids):
+            found.revision, found.updated_at = found.revision + 1, self.clock()
+        self.bring_up(found)
+
     def _check_included(self, lists: Mapping[str, Sequence[str]]) -> None:
-        for topic in lists["topics"]:
+        for topic in lists.get("topics", ()):
             if topic not in self.state.topics:
                 raise Refusal("invalid_input", f"Give topics that GET /v1/topics lists, not {topic}.", "topics")
-        for place in lists["places"]:
+        for place in lists.get("places", ()):
             if place not in self.state.places:
                 raise Refusal("outside_coverage", f"Leave out {place}: it is outside your coverage.", "places")
-        for id_ in lists["datasetIds"]:
+        for id_ in lists.get("datasetIds", ()):
             dataset = self.state.datasets.get(id_)
             if dataset is None or not dataset.covered or not dataset.deliverable:
                 raise Refusal("not_deliverable", f"Leave out {id_}: it cannot be delivered to you.", "datasetIds")
@@ -411,11 +451,28 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", _DATASET + "/versions/(?P<version>[^/]+)/links", FakeRoutes.sign),
     Route("GET", _FEEDS + "/subscriptions", FakeRoutes.subscriptions, ("limit", "cursor")),
     Route("POST", _FEEDS + "/subscriptions", FakeRoutes.create),
+    Route("POST", _FEEDS + "/subscriptions/preview", FakeRoutes.preview, NARROWING),
     Route("GET", _SUBSCRIPTION, FakeRoutes.subscription),
+    Route("PATCH", _SUBSCRIPTION, FakeRoutes.change),
     Route("DELETE", _SUBSCRIPTION, FakeRoutes.delete),
     Route("GET", _SUBSCRIPTION + "/events", FakeRoutes.events, ("cursor", "limit", "types")),
     Route("GET", _SUBSCRIPTION + "/manifest", FakeRoutes.manifest, ("asOf", "limit", "cursor")),
 )
+
+
+def _check_revision(call: Call, found: FakeSubscription, sent: object) -> None:
+    """Refuse a change without a revision or from a stale one; the body's wins over If-Match (D8.1)."""
+    tags = call.request.headers.get("if-match")
+    if sent is _LEFT_OUT and tags is None:
+        raise Refusal("invalid_input", "Send the revision that you read, or its ETag as If-Match.", "revision")
+    if sent is not _LEFT_OUT and (not isinstance(sent, int) or isinstance(sent, bool)):
+        raise Refusal("invalid_input", "Give revision as a number.", "revision")
+    if sent is _LEFT_OUT and tags is not None and not re.fullmatch(r'(W/)?"[^"]*"(\s*,\s*(W/)?"[^"]*")*', tags):
+        raise Refusal("invalid_input", "Send If-Match as the ETag was given.", "If-Match")
+    given = re.split(r"\s*,\s*", tags or "")
+    same = f'"{found.revision}"' in given if sent is _LEFT_OUT else sent == found.revision
+    if not same:
+        raise Refusal("precondition_failed", f"It is at revision {found.revision}: read it again and resend.")
 
 
 def _query(request: FakeRequest, allowed: Sequence[str]) -> dict[str, str]:

@@ -200,6 +200,7 @@ class FakeSubscription:
     dataset_ids: list[str]
     created_at: datetime
     revision: int = 1
+    updated_at: datetime | None = None
     events: list[Event] = field(default_factory=list)
     pruned: int = 0
 
@@ -218,7 +219,7 @@ class FakeSubscription:
             "datasetIds": self.dataset_ids,
             "revision": self.revision,
             "createdAt": wire_time(self.created_at),
-            "updatedAt": wire_time(self.created_at),
+            "updatedAt": wire_time(self.updated_at or self.created_at),
         }
 
     def members(self, as_of: int | None = None) -> dict[str, int | None]:
@@ -235,8 +236,16 @@ class FakeSubscription:
 
     def wants(self, dataset: FakeDataset) -> bool:
         """Tell whether its places, topics and datasets include a dataset."""
-        by_place = dataset.place["id"] in self.places and (not self.topics or dataset.topic in self.topics)
-        return dataset.covered and dataset.deliverable and (by_place or dataset.id in self.dataset_ids)
+        return bool(self.matched_by(dataset))
+
+    def matched_by(self, dataset: FakeDataset) -> list[Literal["places", "datasets"]]:
+        """Tell what names a dataset that can be delivered."""
+        if not (dataset.covered and dataset.deliverable):
+            return []
+        by: list[Literal["places", "datasets"]] = []
+        if dataset.place["id"] in self.places and (not self.topics or dataset.topic in self.topics):
+            by.append("places")
+        return [*by, "datasets"] if dataset.id in self.dataset_ids else by
 
 
 @dataclass(frozen=True)
