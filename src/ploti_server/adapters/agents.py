@@ -10,6 +10,10 @@ from ploti_server.ports import Judgement, MatchingAgent, Pair
 class NobodyJudges:
     """`MatchingAgent` that judges no pair, so that records match by key and content alone."""
 
+    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002
+        """Tell that nobody judges."""
+        return False
+
     def judge(
         self,
         dataset: Dataset,  # noqa: ARG002
@@ -25,6 +29,10 @@ class AgentsByName:
 
     def __init__(self, agents: Mapping[str, MatchingAgent]) -> None:
         self._agents = agents
+
+    def judges(self, dataset: Dataset) -> bool:
+        """Ask the named agent."""
+        return self._agents[dataset.matching.agent].judges(dataset)
 
     def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:
         """Give the named agent's answer."""

@@ -24,8 +24,13 @@ TOLD: Final = 4
 
 WORTH_TELLING: Final = 0.3
 DECIMALS: Final = 4
-LEAST_PRIOR: Final = -4.0
-MOST_PRIOR: Final = -1.0
+AMONG: Final = (0.02, 0.4)
+"""Between what a pair's odds lie before anything is compared: one partner among a record's candidates."""
+
+SHARES: Final = (0.2, 0.9)
+SHARE_ROUNDS: Final = 5
+SURE: Final = 2.0
+"""Between what the share of records with a partner lies, and how many records with and without one it starts from."""
 
 WORDS: Final = {
     Level.SAME_RARE: "same, rare",
@@ -48,6 +53,10 @@ WORDS: Final = {
 class BuiltInJudge:
     """`MatchingAgent` that judges by weighed agreement."""
 
+    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002
+        """Tell that every dataset's pairs are judged."""
+        return True
+
     def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:  # noqa: ARG002
         """Judge every pair at once; where no column is compared, none."""
         if not pairs or not evidence.columns:
@@ -58,9 +67,8 @@ class BuiltInJudge:
         asked = Asked(levels.of([(pair.old, pair.new) for pair in pairs]), old, new)
         known = Known(levels.of(evidence.apart), levels.of(evidence.same), levels.of(_themselves(pairs, evidence)))
         weights = learn(asked, known, list(evidence.columns.values()))
-        prior = _prior(len(olds), len(news), len(pairs))
-        rivals = _rivals(weights.score(known.apart) + prior, evidence, olds, news)
-        chances = _chances(weights.score(asked.levels) + prior, asked, rivals)
+        rivals = _rivals(weights.score(known.apart), evidence, olds, news)
+        chances = _chances(weights.score(asked.levels), asked, rivals)
         return _judgements(pairs, chances, weights, asked.levels, list(evidence.columns))
 
 
@@ -90,11 +98,6 @@ def _themselves(pairs: Sequence[Pair], evidence: Evidence) -> list[tuple[Values,
     return [(record, record) for record in records.values()]
 
 
-def _prior(olds: int, news: int, pairs: int) -> float:
-    """Give the logarithm of a pair's odds before anything is compared: half of the records may have a partner."""
-    return float(np.clip(np.log(0.5 * min(olds, news) / pairs), LEAST_PRIOR, MOST_PRIOR))
-
-
 def _rivals(scores: Floats, evidence: Evidence, olds: dict[int, int], news: dict[int, int]) -> tuple[Floats, Floats]:
     """Give for each old and new record the odds of records known to be others."""
     odds = np.exp(np.clip(scores, -60, 60))
@@ -108,11 +111,22 @@ def _rivals(scores: Floats, evidence: Evidence, olds: dict[int, int], news: dict
 
 
 def _chances(scores: Floats, asked: Asked, rivals: tuple[Floats, Floats]) -> Floats:
-    """Give each pair's share of the odds around it."""
+    """Give each pair's share of the odds around it.
+
+    Before anything is compared, a pair's odds are one partner among the candidates of a record, by the share of
+    records that have one; that share is told by the chances themselves, step by step.
+    """
     odds = np.exp(np.clip(scores, -60, 60))
     of_old = (np.bincount(asked.old, odds) + rivals[0])[asked.old]
     of_new = (np.bincount(asked.new, odds) + rivals[1])[asked.new]
-    return np.asarray(odds / (1 + of_old + of_new - odds))
+    records = min(len(rivals[0]), len(rivals[1]))
+    among = np.clip(records / len(scores), *AMONG)
+    share = 0.5
+    for _ in range(SHARE_ROUNDS):
+        none = (1 - share) / (share * among)
+        chances = odds / (none + of_old + of_new - odds)
+        share = float(np.clip((chances.sum() + SURE) / (records + 2 * SURE), *SHARES))
+    return np.asarray(chances)
 
 
 def _judgements(

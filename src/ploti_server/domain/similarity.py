@@ -70,10 +70,10 @@ _DIGITS: Final = re.compile(r"\d+")
 
 
 def same_level(held: int, rows: int) -> Level:
-    """Give the level of two equal values that so many of the rows of the version before hold."""
-    if held <= RARE_AT_MOST and held <= RARE_SHARE * rows:
+    """Give the level of two equal values that so many of the rows of the version before hold; common if unknown."""
+    if 0 < held <= min(RARE_AT_MOST, RARE_SHARE * rows):
         return Level.SAME_RARE
-    return Level.SAME if held <= min(COMMON_ABOVE, COMMON_SHARE * rows) else Level.SAME_COMMON
+    return Level.SAME if 0 < held <= min(COMMON_ABOVE, COMMON_SHARE * rows) else Level.SAME_COMMON
 
 
 @dataclass(frozen=True)

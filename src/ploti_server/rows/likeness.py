@@ -95,13 +95,12 @@ def _shapes(pairs: Pairs, _: Any) -> Any:
     olds, news = (shapely.from_wkb([pair[side] for pair in pairs]) for side in (0, 1))
     kinds = shapely.get_dimensions(olds), shapely.get_dimensions(news)
     levels = np.full(len(pairs), Level.DIFFERENT, dtype=np.int8)
-    points, areas = ((kinds[0] == kind) & (kinds[1] == kind) for kind in (0, 2))
-    others = ~(areas | points)
+    points, lines, areas = ((kinds[0] == kind) & (kinds[1] == kind) for kind in (0, 1, 2))
     if points.any():
         metres = metres_between(olds[points], news[points])
         levels[points] = similarity.steps(metres, similarity.METRE_STEPS)
     levels[areas] = similarity.steps(1 - _overlap(olds[areas], news[areas]), similarity.OVERLAP_STEPS)
-    levels[others] = similarity.steps(1 - _along(olds[others], news[others]), similarity.OVERLAP_STEPS)
+    levels[lines] = similarity.steps(1 - _along(olds[lines], news[lines]), similarity.OVERLAP_STEPS)
     return levels
 
 

@@ -23,16 +23,17 @@ LevelTable = npt.NDArray[np.int8]
 
 LEVELS: Final = len(Level)
 UNSURE: Final = 0.005
-UNSURE_PAIRS: Final = 4.0
+UNSURE_PAIRS: Final = 2.0
 """What is added to both kinds of pairs as seen in either: a share of them, at least so many pairs of the fewer kind.
 So a level that was hardly seen tells nothing, and none tells more than the pairs known can show."""
 
 MADE: Final = 2_000
-MADE_COUNT_FOR: Final = 150.0
+MADE_COUNT_FOR: Final = 300.0
 """Records edited at random, and how many real pairs they count for together."""
 
 STRANGERS_COUNT_FOR: Final = 40.0
-"""How many real pairs of different records as many made-up ones count for together."""
+STRANGERS_SHARE: Final = 0.1
+"""How many pairs of different records made-up ones count for together, and what share of the real ones on top."""
 
 TOUCHED: Final = (0.08, 0.15, 0.3, 0.45)
 """Shares of columns that random editing touches, each for a quarter of the records."""
@@ -68,9 +69,10 @@ _STRANGERS: Final = {
 _STRANGERS_PLACES: Final = {
     Level.ALIKE: 1, Level.CLOSE: 4, Level.NEAR: 15, Level.SOME: 15, Level.DIFFERENT: 60, Level.ONE_MISSING: 5,
 }  # fmt: skip
-_STRANGERS_SHARE: Final = {Level.SAME_RARE: 0.03, Level.SAME: 0.12, Level.SAME_COMMON: 0.35, Level.BOTH_MISSING: 0.6}
+_STRANGERS_AGREE: Final = {Level.SAME_RARE: 0.03, Level.SAME: 0.12, Level.SAME_COMMON: 0.35, Level.BOTH_MISSING: 0.6}
 """How often two different records agree in a value of that rarity."""
 
+_AGAINST: Final = [Level.NUMBER, Level.DIFFERENT, Level.ONE_MISSING]
 _AMONG_COMMON: Final = np.array([AMONG_COMMON.get(level, level) for level in Level], dtype=np.int8)
 _EDITS: Final[dict[str, dict[Level, int]]] = {
     "number": _STEP_EDITS,
@@ -127,7 +129,8 @@ def learn(asked: Asked, known: Known, types: Sequence[ColumnType]) -> Weights:
     """Learn weights from the pairs known and, round by round, from those asked about that become clear."""
     made, strangers = edited_at_random(known.itself, types), strangers_at_random(known.itself, types)
     right = _Pile([(made, MADE_COUNT_FOR), (known.same, len(known.same))])
-    wrong = _Pile([(strangers, STRANGERS_COUNT_FOR), (known.apart, len(known.apart))])
+    strange = STRANGERS_COUNT_FOR + STRANGERS_SHARE * len(known.apart)
+    wrong = _Pile([(strangers, strange), (known.apart, len(known.apart))])
     weights = Weights(np.zeros((len(types), LEVELS)), np.full(len(types), START), 0.0)
     for turn in range(ROUNDS):
         weights = _fit(_levels(right.counted(), wrong.counted()), weights, right, wrong)
@@ -185,7 +188,7 @@ def strangers_at_random(itself: LevelTable, types: Sequence[ColumnType]) -> Leve
     if not len(itself):
         return itself
     made = itself[chance.integers(0, len(itself), MADE)]
-    share = np.array([_STRANGERS_SHARE.get(level, 0.0) for level in Level])
+    share = np.array([_STRANGERS_AGREE.get(level, 0.0) for level in Level])
     differ = chance.random(made.shape) >= share[made]
     kinds = [_STRANGERS_PLACES if type_ == "geometry" else _STRANGERS for type_ in types]
     _draw_again(made, differ, kinds, chance)
@@ -231,7 +234,11 @@ def _counted(table: LevelTable) -> Floats:
 
 
 def _levels(sames: Floats, aparts: Floats) -> Floats:
-    """Give each level's weight; likeness to a common value, or less likeness, never tells more than its better."""
+    """Give each level's weight.
+
+    Likeness to a common value, or less likeness, never tells more than its better; a difference never speaks for one
+    record, however usual it is.
+    """
     same, apart = _shares(sames), _shares(aparts)
     either = (same + apart) / 2
     pairs = max(1.0, min(sames.sum(axis=1).max(), aparts.sum(axis=1).max()))
@@ -240,6 +247,7 @@ def _levels(sames: Floats, aparts: Floats) -> Floats:
     for level, better in TELLS_AT_MOST:
         known = either[:, better] > 0
         weights[known, level] = np.minimum(weights[known, level], weights[known, better])
+    weights[:, _AGAINST] = np.minimum(weights[:, _AGAINST], 0.0)
     return np.asarray(weights.round(DECIMALS))
 
 
