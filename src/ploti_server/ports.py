@@ -433,6 +433,9 @@ class Judgement:
 class MatchingAgent(Protocol):
     """Judges whether two records are the same (D4.8)."""
 
+    def judges(self, dataset: Dataset) -> bool:
+        """Tell whether pairs of a dataset are judged at all; where not, none are looked for."""
+
     def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:
         """Answer about the pairs, in any order and possibly fewer; None where the answer comes later."""
 

@@ -34,6 +34,17 @@ def test_no_batches_become_an_empty_table(tables):
     assert tables.one("SELECT count(*) AS rows FROM t") == {"rows": 0}
 
 
+def test_what_broke_off_is_replaced(tables):
+    def breaking():
+        yield from batches(300_000, 20_000)
+        raise LookupError("no more")
+
+    with pytest.raises(LookupError, match="no more"):
+        tables.map_batches("t", breaking(), SCHEMA)
+    tables.map_batches("t", batches(7), SCHEMA)
+    assert tables.one("SELECT count(*) AS rows FROM t") == {"rows": 7}
+
+
 def test_tables_are_made_while_an_answer_streams(tables):
     tables.map_batches("t", batches(1000), SCHEMA)
     seen = 0

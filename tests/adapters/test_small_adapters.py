@@ -48,6 +48,7 @@ def test_fake_plan_may_be_unavailable():
 
 
 def test_nobody_judges_at_once():
+    assert not NobodyJudges().judges(dataset("ds_a"))
     assert NobodyJudges().judge(dataset("ds_a"), PAIRS, Evidence({})) == ()
 
 

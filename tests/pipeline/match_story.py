@@ -79,7 +79,7 @@ class Story:
                 self.epoch,
                 state,
                 self.basis,
-                lambda pairs, evidence: self.judge(pairs),
+                self.judge and (lambda pairs, evidence: self.judge(pairs)),
                 version=number,
                 ledger=self.ledger,
             )

@@ -50,6 +50,24 @@ def test_an_edited_and_renumbered_record_keeps_its_id(tmp_path):
     check_chain(first, second)
 
 
+class Watched(Story):
+    """Keeps the names of the tables that the last matching made."""
+
+    def _release(self, tables, read, folder):
+        names = tables.query("SELECT t.table_name FROM information_schema.tables t")
+        self.names = {name for batch in names for name in batch["table_name"].to_pylist()}
+        super()._release(tables, read, folder)
+
+
+@pytest.mark.parametrize(("judge", "looked_for"), [(None, False), (Agent(), True)], ids=["nobody", "an agent"])
+def test_where_nobody_judges_no_candidates_are_looked_for(tmp_path, judge, looked_for):
+    story = Watched(tmp_path, judge=judge)
+    story.next([row("1", "Oak Grill", "Oak St"), row("2")], TYPES, key=("k",))
+    second = story.next([row("9", "Oak Grill", "Oak Street"), row("2")], TYPES, key=("k",))
+    assert any(name.startswith("ask_") for name in story.names) is looked_for
+    assert second.counts == ((0, 1, 0) if looked_for else (1, 0, 1))
+
+
 def test_unkeyed_records_too(tmp_path):
     old = [row(None, "Oak Grill", "Oak St"), row(None, "Elm Bar", "Elm St")]
     new = [row(None, "Oak Grill", "Oak Street"), row(None, "Elm Bar", "Elm St")]

@@ -1,8 +1,8 @@
 """Whole-table work on one machine: DuckDB, out of core, within a set memory and without extensions (stack.md, 1 and 2).
 
 Each query runs on its own cursor of one in-memory database, so that an answer can be streamed while tables are made.
-What a generator of batches gives is staged as plain Parquet in the work folder, as it is read again soon; kept tables
-spill there.
+What a generator of batches gives and what a row query gives to keep stands in tables, which spill into the work folder
+where memory runs short.
 """
 
 import shutil
@@ -13,21 +13,19 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ploti_server.rows.sql import quoted
 
-STAGED_GROUP_ROWS = 120_000
-STAGED_GROUP_BYTES = 32_000_000
+STAGED_GROUP_ROWS = 122_880
+"""A row group of a DuckDB table."""
+STAGED_GROUP_BYTES = 64_000_000
 
 
 class DuckDBTables:
     """Named tables of one piece of work."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._folder = folder
-        self._staged = 0
 
     def add_files(self, name: str, files: Sequence[Path]) -> None:
         """Name Parquet files as a table; their columns are joined by name."""
@@ -35,13 +33,11 @@ class DuckDBTables:
         self.define(name, f"SELECT * FROM read_parquet([{paths}], union_by_name = true)")
 
     def map_batches(self, name: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
-        """Stage what a generator of batches gives as a Parquet file, and name it as a table."""
-        path = self._folder / f"staged-{self._staged:04d}.parquet"
-        self._staged += 1
-        with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False, write_statistics=False) as writer:
-            for group in row_groups(batches, schema):
-                writer.write_table(group, row_group_size=STAGED_GROUP_ROWS)
-        self.add_files(name, [path])
+        """Store what a generator of batches gives as a table, taking the place of one that was begun before."""
+        with self._connection.cursor() as cursor:
+            _read_in(cursor, f"CREATE OR REPLACE TABLE {quoted(name)} AS SELECT * FROM staged", [], schema)
+            for group in row_groups(batches):
+                _read_in(cursor, f"INSERT INTO {quoted(name)} SELECT * FROM staged", group, schema)
 
     def keep(self, name: str, sql: str) -> None:
         """Store the answer of a row query as a table that spills into the work folder."""
@@ -82,7 +78,7 @@ class DuckDBEngine:
             with duckdb.connect(":memory:", config=self._settings(scratch)) as connection:
                 connection.execute("SET GLOBAL TimeZone = 'UTC'")
                 connection.execute("SET GLOBAL enable_geoparquet_conversion = false")
-                yield DuckDBTables(connection, scratch)
+                yield DuckDBTables(connection)
         finally:
             shutil.rmtree(scratch)
 
@@ -92,13 +88,23 @@ class DuckDBEngine:
             "threads": str(self._threads),
             "temp_directory": str(scratch / "spill"),
             "preserve_insertion_order": "false",
+            "checkpoint_threshold": "1TB",  # a checkpoint would compress tables that are read once or twice
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
         }
 
 
-def row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Gather batches into tables of about one row group, so that staged files read fast and memory stays bounded."""
+def _read_in(
+    cursor: duckdb.DuckDBPyConnection, statement: str, batches: list[pa.RecordBatch], schema: pa.Schema
+) -> None:
+    """Run a statement that reads batches once, under the name `staged`."""
+    cursor.register("staged", pa.RecordBatchReader.from_batches(schema, batches))
+    cursor.execute(statement)
+    cursor.unregister("staged")
+
+
+def row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Gather batches to about one row group, so that they are stored without a second copy and memory stays bounded."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -106,10 +112,10 @@ def row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= STAGED_GROUP_ROWS or size >= STAGED_GROUP_BYTES:
-            yield pa.Table.from_batches(held, schema)
+            yield held
             held, rows, size = [], 0, 0
     if held:
-        yield pa.Table.from_batches(held, schema)
+        yield held
 
 
 def text_literal(text: str) -> str:

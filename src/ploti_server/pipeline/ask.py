@@ -39,11 +39,14 @@ class Candidate:
     content_hash: str
 
 
-def ask(search: Search, found: Found, judge: Judge) -> Found | Waiting:
-    """Pair what the agent holds for one record; `Waiting` where it answers later. Nobody to ask about asks nobody."""
+def ask(search: Search, found: Found, judge: Judge | None) -> Found | Waiting:
+    """Pair what the agent holds for one record; `Waiting` where it answers later.
+
+    Without a judge, or with nothing to ask about, no candidates are looked for.
+    """
     limits = search.dataset.matching
     too_many = max(found.new_count, found.old_count) > limits.none_judged_above
-    if search.old is None or not (found.new_count and found.old_count) or too_many:
+    if judge is None or search.old is None or not (found.new_count and found.old_count) or too_many:
         return found
     _choose(search, search.old, found)
     olds, news = _asked_rows(search, "old", RECORD_ID), _asked_rows(search, "new", ROW)

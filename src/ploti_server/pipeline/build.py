@@ -6,7 +6,7 @@ under a new attempt.
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,17 +17,17 @@ from typing import Any, Final
 from ploti.contract.digest import Digest
 from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.holds import Facts, reasons, review
 from ploti_server.domain.release import resync_reason
 from ploti_server.domain.schema import SchemaChange, SchemaVersion, change_between, next_version
 from ploti_server.domain.states import StateRead, StateUnreadable
 from ploti_server.domain.versions import Version, VersionStatus, state_path
+from ploti_server.pipeline.ask import Judge
 from ploti_server.pipeline.match import Basis, Matched, Waiting, match_records
 from ploti_server.pipeline.read import read_state
 from ploti_server.pipeline.release import Ended, end_check
 from ploti_server.pipeline.write import Built, write_version
-from ploti_server.ports import Judgement, Pair, Ports, Records, Tables
+from ploti_server.ports import Ports, Records, Tables
 
 ASKS: Final = 2
 ASK_TIME: Final = timedelta(hours=24)
@@ -200,14 +200,12 @@ def _basis(ports: Ports, current: Version | None) -> Basis | None:
     )
 
 
-def _judge(ports: Ports, dataset: Dataset, check: Check) -> tuple[int, Any]:
-    """Give the number of this ask and what to ask: after two asks without an answer nobody is asked (D4.9)."""
+def _judge(ports: Ports, dataset: Dataset, check: Check) -> tuple[int, Judge | None]:
+    """Give the number of this ask and whom to ask: after two asks without an answer nobody (D4.9)."""
     asked = int(check.facts.get("asks", 0)) + 1
-
-    def judge(pairs: Sequence[Pair], evidence: Evidence) -> Sequence[Judgement] | None:
-        return () if asked > ASKS else ports.agent.judge(dataset, pairs, evidence)
-
-    return asked, judge
+    if asked > ASKS or not ports.agent.judges(dataset):
+        return asked, None
+    return asked, lambda pairs, evidence: ports.agent.judge(dataset, pairs, evidence)
 
 
 def _schema_change(current: Version | None, state: StateRead) -> SchemaChange | None:

@@ -174,7 +174,8 @@ def _keep_touched(tables: Tables, found: Found) -> None:
             continue
         chosen = f"SELECT l.{label} FROM {left} l"
         chosen += f" UNION ALL SELECT d.{label} FROM ({differing}) d" if differing else ""
-        tables.keep(f"touched_{side}", match.rows_of(side, label, f"({chosen})"))
+        tables.keep(f"touched_{side}_labels", chosen)
+        tables.keep(f"touched_{side}", match.rows_of(side, label, f"touched_{side}_labels"))
         tables.define(f"left_{side}_rows", match.rows_of(f"touched_{side}", label, left))
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ploti.contract.digest import Digest
+from ploti.contract.files import RECORD_ID
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.matching import Side, first_plan, plan_matching
+from ploti_server.domain.matching import Side, first_plan, own_types, plan_matching
 from ploti_server.domain.schema import Schema
 from ploti_server.domain.states import StateRead
 from ploti_server.domain.versions import Counts
@@ -23,6 +24,7 @@ from ploti_server.ports import Tables
 from ploti_server.rows.canonical import json_value
 from ploti_server.rows.facts import REJECTED_ROWS, count_facts, state_facts
 from ploti_server.rows.ledger import LEDGER_SCHEMA
+from ploti_server.rows.sql import columns_of
 
 __all__ = ["Basis", "Matched", "Waiting", "match_records"]
 
@@ -64,7 +66,7 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     epoch: int,
     state: StateRead,
     basis: Basis | None,
-    judge: Judge,
+    judge: Judge | None,
     *,
     version: int,
     ledger: tuple[Path, ...] = (),
@@ -101,7 +103,8 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
 
 def _open(tables: Tables, basis: Basis | None, ledger: tuple[Path, ...]) -> None:
     if basis is not None:
-        tables.add_files("old", basis.snapshot)
+        tables.add_files("old_files", basis.snapshot)
+        tables.define("old", f"SELECT {columns_of('o', (RECORD_ID, *own_types(basis.schema)))} FROM old_files o")
     if ledger:
         tables.add_files("ledger", ledger)
     else:

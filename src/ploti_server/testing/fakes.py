@@ -53,6 +53,10 @@ class FakeAgent:
         self.silent = silent
         self.asked: list[tuple[Pair, ...]] = []
 
+    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002
+        """Tell that pairs are judged."""
+        return True
+
     def judge(
         self,
         dataset: Dataset,  # noqa: ARG002
