@@ -115,6 +115,7 @@ class TestCreate:
             ({"url": URL}, "subscriptionId"),
             ({"url": URL, "subscriptionId": None}, "subscriptionId"),
             ({"url": URL, "subscriptionId": 5}, "subscriptionId"),
+            ({"url": URL, "subscriptionId": "sub_\0"}, "subscriptionId"),
             ({"subscriptionId": "{sub}"}, "url"),
             ({"url": None, "subscriptionId": "{sub}"}, "url"),
             ({"url": "http://acme.example/", "subscriptionId": "{sub}"}, "url"),
@@ -237,6 +238,12 @@ class TestTestCall:
         assert (ping["type"], ping["data"]) == ("ping", {})
         assert headers["webhook-signature"].startswith("v1,")
         assert served.events(subscription)[-1]["type"] == "feed.dataset.added"
+
+    def test_counts_toward_the_stricter_limit_for_it_starts_work(self, served, made):
+        answer = served.post(f"{HOOKS}/{made['id']}/test", None)
+        other = served.get(f"{HOOKS}/{made['id']}")
+        assert answer.headers["ratelimit"].count(";r=") == 2
+        assert other.headers["ratelimit"].count(";r=") == 1
 
     @pytest.mark.parametrize(
         "came",

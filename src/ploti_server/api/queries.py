@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from fastapi import Query
 from pydantic import BeforeValidator
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from ploti_server.domain.access import Refused, refusal_of_key
 from ploti_server.domain.workspaces import Role, Workspace
@@ -16,6 +16,7 @@ from ploti_server.pipeline.workspaces import hash_key
 from ploti_server.ports import Ports
 
 BODY_BYTES: Final = 1_000_000
+TOO_LARGE: Final = f"The body is too large: send at most {BODY_BYTES} bytes."
 _NUMBER: Final = re.compile(r"[0-9]{1,15}")
 _MOMENT: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
@@ -77,13 +78,28 @@ def require_known_parameters(request: Request) -> None:
         seen.add(name)
 
 
+def require_plain_text(request: Request) -> None:
+    """Refuse U+0000 in the address, which no id has and which not every database can be asked about."""
+    for value in request.path_params.values():
+        if "\0" in str(value):
+            raise Refused("not_found", "There is nothing at this address: it has a character that no id has.")
+    for name, value in request.query_params.multi_items():
+        if "\0" in value:
+            raise Refused("invalid_input", f"'{name}' has a character that no value has: leave it out.", name)
+
+
 async def read_body(request: Request) -> bytes:
-    """Read a request's body, up to a megabyte."""
+    """Read a request's body, up to a megabyte; one that says it is larger is not waited for."""
     content = bytearray()
-    async for block in request.stream():
-        content += block
-        if len(content) > BODY_BYTES:
-            raise Refused("invalid_input", f"The body is too large: send at most {BODY_BYTES} bytes.")
+    if int(request.headers.get("content-length", "0")) > BODY_BYTES:
+        raise Refused("invalid_input", TOO_LARGE)
+    try:
+        async for block in request.stream():
+            content += block
+            if len(content) > BODY_BYTES:
+                raise Refused("invalid_input", TOO_LARGE)
+    except ClientDisconnect:
+        raise Refused("invalid_input", "The body breaks off: send it again.") from None
     return bytes(content)
 
 

@@ -11,7 +11,13 @@ from starlette.requests import Request
 
 from ploti_server.api.limits import count_call
 from ploti_server.api.links import Context
-from ploti_server.api.queries import Caller, identify, require_known_parameters, require_permission
+from ploti_server.api.queries import (
+    Caller,
+    identify,
+    require_known_parameters,
+    require_permission,
+    require_plain_text,
+)
 
 FEEDS = "feeds"
 
@@ -36,6 +42,7 @@ class Routes:
             if self._permission is not None:
                 require_permission(caller, self._permission)
             require_known_parameters(request)
+            require_plain_text(request)
 
         return check
 

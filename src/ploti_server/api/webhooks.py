@@ -94,7 +94,7 @@ def webhook_routes(context: Context) -> APIRouter:
     routes.add("GET", everything, list_hooks, answers(wire.WebhookPage))
     routes.add("GET", one, get_hook, answers(wire.Webhook, "not_found"))
     routes.add("DELETE", one, delete_hook, answers(Deleted, "not_found"))
-    routes.add("POST", f"{one}/test", test_hook, answers(wire.WebhookTest, "not_found"))
+    routes.add("POST", f"{one}/test", test_hook, answers(wire.WebhookTest, "not_found"), strict=True)
     routes.add("POST", f"{one}/rotate", rotate, answers(wire.WebhookSecret, "not_found"))
     return routes.router
 

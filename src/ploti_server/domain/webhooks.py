@@ -73,7 +73,7 @@ def read_webhook(body: Any, allow_loopback: bool = False) -> WebhookRequest:
         if field not in _FIELDS:
             raise _refuse(str(field), f"'{field}' is not a field of a webhook: use {', '.join(_FIELDS)}.")
     subscription_id = body.get("subscriptionId")
-    if not isinstance(subscription_id, str) or not subscription_id:
+    if not isinstance(subscription_id, str) or not subscription_id or not subscription_id.isprintable():
         raise _refuse("subscriptionId", "Name the subscription whose events to send as 'subscriptionId'.")
     return WebhookRequest(_read_url(body.get("url"), allow_loopback), subscription_id, _read_types(body))
 
