@@ -61,6 +61,23 @@ def test_an_address_with_a_schema_that_cannot_be_is_refused_with_an_example(url)
         open_target(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "conninfo", "schema"),
+    [
+        ("postgresql:///county", "postgresql:///county", None),
+        ("postgresql://me:a%2Bb@h/d?schema=x%20y", "postgresql://me:a%2Bb@h/d", "x y"),
+        (
+            "postgresql://h/d?options=-c%20a%3Db&schema=x&sslmode=require",
+            "postgresql://h/d?options=-c%20a%3Db&sslmode=require",
+            "x",
+        ),
+    ],
+)
+def test_all_of_an_address_but_the_schema_is_left_to_libpq(url, conninfo, schema):
+    server = open_target(url).server
+    assert (server.conninfo, server.schema) == (conninfo, schema)
+
+
 def test_a_server_that_is_not_there_is_told(tmp_path):
     with pytest.raises(TargetUnusable, match="Cannot connect"):
         open_target(f"postgresql://nobody@/x?host={tmp_path}").state()
@@ -411,6 +428,18 @@ def test_a_table_that_does_not_come_free_leaves_its_dataset_behind(url, files):
         with pytest.raises(StepRefused, match=r"\(a report\) keeps ds_a in use"):
             target.apply(files.changes(2, [(1, {"name": "x"})], rows=3, columns=WIDER), held(2))
     assert query(url, "SELECT count(*) FROM ds_a WHERE name = 'n1'") == [(1,)]
+
+
+def test_a_row_that_a_session_keeps_locked_leaves_the_dataset_behind(url, files):
+    target = open_target(url)
+    target.load(files.snapshot(1, rows_of(3)), held(1), None)
+    with psycopg.connect(url) as writer, target.lock():
+        writer.execute("UPDATE ds_a SET name = 'mine' WHERE name = 'n1'")
+        target._held.run("SET lock_timeout = '100ms'")
+        with pytest.raises(StepRefused, match="lock timeout"):
+            target.apply(files.changes(2, [(1, {"name": "x"})], rows=3), held(2))
+        writer.rollback()
+        target.apply(files.changes(2, [(1, {"name": "x"})], rows=3), held(2))
 
 
 # names

@@ -4,7 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,12 +20,14 @@ _CONNECT_SECONDS: Final = 15
 _LOCK_WAIT_SECONDS: Final = 5.0
 """How long a lock of a sync that was killed may outlive it before it counts as another sync."""
 _DDL_LOCK_TIMEOUT: Final = "500ms"
+_ROW_LOCK_TIMEOUT: Final = "60s"
 _DDL_WAIT_SECONDS: Final = 60.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
-_SETTINGS: Final = """
+_SETTINGS: Final = f"""
 SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET client_encoding = 'UTF8'; SET standard_conforming_strings = on;
-SET bytea_output = 'hex'; SET extra_float_digits = 1; SET statement_timeout = 0; SET lock_timeout = 0;
+SET bytea_output = 'hex'; SET extra_float_digits = 1; SET statement_timeout = 0;
+SET lock_timeout = '{_ROW_LOCK_TIMEOUT}';
 SET idle_in_transaction_session_timeout = 0; SET client_min_messages = 'warning'
 """
 _LOCK_KEY: Final = "hashtextextended('ploti sync ' || %s::text, 0)"
@@ -84,7 +86,9 @@ class Server:
             yield self._set_up(db)
 
     def _set_up(self, db: psycopg.Connection) -> "Session":
-        db.execute(_SETTINGS)
+        db.execute(_SETTINGS.encode())
+        with suppress(errors.InvalidParameterValue):  # a server on a system that cannot tell
+            db.execute("SET client_connection_check_interval = '1s'")
         if db.info.server_version < _OLDEST_SERVER:
             raise TargetUnusable(f"PostgreSQL {db.info.server_version // 10_000} is too old: use 14 or newer.")
         encoding, current, postgis = db.execute(
@@ -139,7 +143,7 @@ class Session:
                 with self.db.transaction():
                     self.run(f"SET LOCAL lock_timeout = '{_DDL_LOCK_TIMEOUT}'")
                     self.run(statement)
-                    self.run("SET LOCAL lock_timeout = 0")
+                    self.run(f"SET LOCAL lock_timeout = '{_ROW_LOCK_TIMEOUT}'")
                 return
             except errors.LockNotAvailable as error:
                 who = self._blocker(table)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from ploti.contract.digest import Digest
 from ploti.contract.resources import Schema
@@ -54,14 +54,13 @@ _EXAMPLE: Final = "postgresql://user@host/database?schema=feeds"
 
 def open_target(url: str, reach: Reach, say: Say) -> Target:
     """Give the target of `postgresql://user@host/database?schema=NAME`; the rest of the address is libpq's."""
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    named = [value for name, value in query if name == "schema"]
+    address, _, query = url.partition("?")
+    options = [option for option in query.split("&") if option]
+    named = [unquote(option.removeprefix("schema=")) for option in options if option.startswith("schema=")]
     if len(named) > 1 or any(not name or "%" in name or "\0" in name or len(name.encode()) > 63 for name in named):
         raise TargetUnusable(f"The address names no schema that could be. Write one like {_EXAMPLE}")
-    rest = [(name, value) for name, value in query if name != "schema"]
-    conninfo = urlunsplit(parts._replace(query=urlencode(rest)))
-    return PostgresTarget(Server(conninfo, named[0] if named else None, say), reach)
+    rest = "&".join(option for option in options if not option.startswith("schema="))
+    return PostgresTarget(Server(f"{address}?{rest}" if rest else address, named[0] if named else None, say), reach)
 
 
 def _cache() -> Path:
