@@ -171,3 +171,9 @@ class TestBodies:
         answer = served.client.post(SUBSCRIPTIONS, content=sent, headers=served.headers())
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_input")
         assert str(BODY_BYTES) in answer.json()["error"]["message"]
+
+    def test_a_body_that_says_it_is_too_large_is_not_waited_for(self, served):
+        headers = served.headers() | {"Content-Length": str(BODY_BYTES + 1)}
+        answer = served.client.post(SUBSCRIPTIONS, content=b"{}", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_input")
+        assert str(BODY_BYTES) in answer.json()["error"]["message"]
