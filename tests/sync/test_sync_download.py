@@ -85,6 +85,15 @@ def test_what_is_there_already_is_not_fetched_again(api, downloads):
     assert part_requests(api) == []
 
 
+@pytest.mark.parametrize("spoil", [lambda part: bytes(len(part)), lambda part: b"\x01" + part[1:], lambda part: b""])
+def test_what_an_earlier_run_left_is_checked_again(api, downloads, spoil):
+    left = fetch(downloads).snapshot[0]
+    left.write_bytes(spoil(PART))
+    api.requests.clear()
+    check_whole(fetch(downloads))
+    assert len(part_requests(api)) == 1
+
+
 def test_wrong_bytes_are_fetched_once_more(api, downloads):
     api.corrupt_next_download(pattern="part-0000")
     check_whole(fetch(downloads))

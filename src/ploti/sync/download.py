@@ -1,6 +1,7 @@
 """A version's files fetched beside the target: resumed, checked, links renewed, never two builds mixed (D11.6).
 
-A file is kept under its `sha256`, first as `<sha256>.partial`; only whole and checked bytes get the plain name.
+A file is kept under its `sha256`, first as `<sha256>.partial`; only whole and checked bytes get the plain name, and one
+that an earlier run left is checked again: the machine may have gone down before its disk had all of it.
 """
 
 import hashlib
@@ -109,7 +110,8 @@ class Fetching:
         if not _SHA256.fullmatch(sha256) or not 0 <= size <= most:
             raise StepRefused(f"{file['path']} is announced with {size} bytes and sha256 {sha256!r}: refused")
         whole = self.downloads.folder / sha256
-        if not (whole.exists() and whole.stat().st_size == size):
+        if not (_size(whole) == size and whole.exists() and _sha256(whole) == sha256):
+            whole.unlink(missing_ok=True)
             self.downloads.folder.mkdir(parents=True, exist_ok=True)
             self._fetch(file, whole.with_suffix(".partial"))
             whole.with_suffix(".partial").rename(whole)
