@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -57,3 +58,73 @@ def test_served_home_answers_with_its_key_and_stops_on_the_signal(tmp_path, caps
         process.kill()
         process.wait()
         process.stderr.close()
+
+
+@pytest.fixture
+def serving(tmp_path, capsys):
+    """A served home folder with a workspace: the process, its host and port, and a key."""
+    home = ["--home", str(tmp_path / "home"), "--json"]
+    main(["workspace", "create", "acme", "--coverage", "fl-counties", *home])
+    capsys.readouterr()
+    main(["key", "create", "--workspace", "acme", "--member", "ann", *home])
+    key = json.loads(capsys.readouterr().out)["key"]
+    command = [sys.executable, "-c", "import sys; from ploti_server.cli import main; sys.exit(main())"]
+    process = subprocess.Popen(
+        [*command, "serve", "--no-work", "--port", "0", *home],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        host, port = _served_at(process).removeprefix("http://").split(":")
+        yield process, (host, int(port)), key
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def _head(method, path, key, length):
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {key}", f"Content-Length: {length}"]
+    return "\r\n".join([*lines, "Connection: close", "", ""]).encode()
+
+
+def _answer(connection):
+    content = b""
+    while block := connection.recv(65_536):
+        content += block
+    head, _, body = content.partition(b"\r\n\r\n")
+    return head.decode(), body
+
+
+def test_request_that_is_being_served_is_answered_before_the_server_stops(serving):
+    process, address, key = serving
+    body = json.dumps({"places": ["fl"]}).encode()
+    with socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(_head("POST", "/v1/feeds/subscriptions/preview", key, len(body)) + body[:5])
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=5)
+        connection.sendall(body[5:])
+        head, answer = _answer(connection)
+    assert head.startswith("HTTP/1.1 200")
+    assert json.loads(answer)["total"] == 0
+    assert process.wait(timeout=20) in (0, -signal.SIGTERM)
+
+
+def test_log_is_lines_of_json_without_keys(serving):
+    process, address, key = serving
+    with socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(_head("GET", "/v1/topics?nonsense=secret", key, 0))
+        head, _ = _answer(connection)
+    assert head.startswith("HTTP/1.1 400")
+    process.send_signal(signal.SIGTERM)
+    lines = process.stderr.read().splitlines()
+    process.wait(timeout=20)
+    (request,) = [line for line in map(json.loads, lines) if line["event"] == "request"]
+    assert (request["path"], request["status"], request["member"]) == ("/v1/topics", 400, "ann")
+    assert f"x-request-id: {request['requestId']}" in head.lower()
+    assert not any(key in line or "nonsense" in line for line in lines)

@@ -24,14 +24,25 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class PlainLines(logging.Formatter):
+    """Writes a record for a person at a terminal, without control characters of what a caller sent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        fields = " ".join(f"{name}={value}" for name, value in getattr(record, "fields", {}).items())
+        line = f"{record.levelname.lower()}: {record.getMessage()} {fields}".rstrip()
+        shown = line.encode("unicode_escape").decode() if fields else line
+        return f"{shown}\n{self.formatException(record.exc_info)}" if record.exc_info else shown
+
+
 def logging_of(as_json: bool) -> dict[str, Any]:
     """Give the settings of the log to standard error: lines of JSON, or plain ones for a person at a terminal."""
-    plain = {"format": "%(asctime)s %(levelname)s %(message)s"}
+    kind = JsonLines if as_json else PlainLines
     loud = {"handlers": ["stderr"], "level": "INFO", "propagate": False}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"()": f"{__name__}.{JsonLines.__name__}"} if as_json else plain},
+        "formatters": {"line": {"()": f"{__name__}.{kind.__name__}"}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "stream": "ext://sys.stderr"}},
         "loggers": {"uvicorn": loud, "ploti_server": loud},
     }

@@ -1,22 +1,27 @@
 """`ploti-server serve`: the API, with a worker in the same process."""
 
 import ipaddress
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import uvicorn
 from cyclopts import Parameter
 
 from ploti_server import worker
 from ploti_server.api import make_api
+from ploti_server.api.logs import logging_of
 from ploti_server.app import build_ports, build_signer
 from ploti_server.cli.home import settings_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, say
 from ploti_server.domain.settings import Settings
 from ploti_server.ports import Ports
+
+STOP_SECONDS: Final = 30
+"""How long requests that are being served may take to end once the server is told to stop."""
 
 
 def serve(
@@ -34,7 +39,12 @@ def serve(
     ports = build_ports(settings)
     api = make_api(ports, settings, build_signer(ports))
     config = uvicorn.Config(
-        api, host=bound, port=settings.port if port is None else port, log_level="info", access_log=False
+        api,
+        host=bound,
+        port=settings.port if port is None else port,
+        log_config=logging_of(as_json=not sys.stderr.isatty()),
+        access_log=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
     )
     with _working(ports, not no_work):
         if not common.as_json:
