@@ -128,7 +128,11 @@ def _shown(state, record, row, before: Matched, key, olds, news) -> dict[str, An
 
 
 def told(dataset_id: str, tally: Tally) -> Iterator[dict[str, Any]]:
-    """Give the figures of a history as one line, then each wrong match as a line."""
+    """Give the figures of a history as one line, then each match of two keys as a line.
+
+    A match of two keys counts as wrong. Where the old key went and the new one came in that very state, the publisher
+    may have renumbered one record: a person has to look. Where a key lives on, it is wrong for sure.
+    """
     judged = tally.judged_right + len(tally.wrong)
     yield {
         "job": "matching, key hidden",
@@ -137,6 +141,8 @@ def told(dataset_id: str, tally: Tally) -> Iterator[dict[str, Any]]:
         "surviving": tally.surviving,
         "edited": tally.edited,
         "judged_same": judged,
+        "other_key": len(tally.wrong),
+        "other_key_that_lives_on": sum(wrong["old_key_lives_on"] or not wrong["new_key_is_new"] for wrong in tally.wrong),
         "precision": round(tally.judged_right / judged, 4) if judged else None,
         "recall": round(tally.judged_right / tally.edited, 4) if tally.edited else None,
         "ids_that_churn": round(1 - tally.kept / max(1, tally.surviving), 4),

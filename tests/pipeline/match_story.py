@@ -59,6 +59,7 @@ class Story:
     basis: Basis | None = None
     ledger: tuple = ()
     seed: int | None = None
+    evidence: object = None
 
     def next(self, rows, types, key=(), volatile=(), kind=None, release=True):
         """Read a state from rows, match it and release it; gives the `Version` with its rows."""
@@ -79,7 +80,7 @@ class Story:
                 self.epoch,
                 state,
                 self.basis,
-                self.judge and (lambda pairs, evidence: self.judge(pairs)),
+                self.judge and self._ask,
                 version=number,
                 ledger=self.ledger,
             )
@@ -89,6 +90,10 @@ class Story:
             if release:
                 self._release(tables, read, folder)
         return read
+
+    def _ask(self, pairs, evidence):
+        self.evidence = evidence
+        return self.judge(pairs)
 
     def _state(self, tables, rows, schema):
         rows = [dict(row) for row in rows]

@@ -53,7 +53,6 @@ TELLS_AT_MOST: Final = (
     (Level.NEAR, Level.CLOSE),
     (Level.SOME, Level.NEAR),
     (Level.NUMBER, Level.NEAR),
-    (Level.DIFFERENT, Level.SOME),
 )
 """Levels beside those that tell at least as much for one record, in the order in which that is made so."""
 
