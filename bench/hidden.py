@@ -142,7 +142,7 @@ def told(dataset_id: str, tally: Tally) -> Iterator[dict[str, Any]]:
         "edited": tally.edited,
         "judged_same": judged,
         "other_key": len(tally.wrong),
-        "other_key_that_lives_on": sum(wrong["old_key_lives_on"] or not wrong["new_key_is_new"] for wrong in tally.wrong),
+        "other_key_that_lives_on": sum(w["old_key_lives_on"] or not w["new_key_is_new"] for w in tally.wrong),
         "precision": round(tally.judged_right / judged, 4) if judged else None,
         "recall": round(tally.judged_right / tally.edited, 4) if tally.edited else None,
         "ids_that_churn": round(1 - tally.kept / max(1, tally.surviving), 4),
