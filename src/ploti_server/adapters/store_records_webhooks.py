@@ -3,10 +3,13 @@
 Whoever locks several webhooks does so by subscription and id, after the subscriptions' counters.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, update
 
 from ploti_server.adapters import store_tables as tables
 from ploti_server.adapters.store_transaction import Transaction
@@ -15,6 +18,9 @@ from ploti_server.domain.deliveries import Delivery, queued
 from ploti_server.domain.events import LoggedEvent
 from ploti_server.domain.webhooks import Webhook
 from ploti_server.pipeline.subscriptions import new_id
+
+_LOOK_AHEAD: Final = 8
+"""Due deliveries of a webhook that are looked at for each one that it has room for."""
 
 
 class SqlWebhooks:
@@ -79,19 +85,35 @@ class SqlDeliveries:
             raise LookupError(f"there is no delivery {delivery.id}")
 
     def is_any_due(self, now: datetime) -> bool:
-        hook = tables.webhooks.c
-        due = select(tables.deliveries.c.id).join(tables.webhooks, hook.id == tables.deliveries.c.webhook_id)
-        return self._in.row(due.where(_is_due(now), hook.off_at.is_(None))) is not None
+        return self._in.row(_waiting_webhooks(now)) is not None
 
     def claim(self, owner: str, now: datetime, until: datetime, limit: int, per_webhook: int) -> tuple[Delivery, ...]:
         c = tables.deliveries.c
-        chosen = _chosen(now, per_webhook).limit(limit)
+        chosen = self._chosen(now, limit, per_webhook)
         found = self._in.locked(select(tables.deliveries).where(c.id.in_(chosen), _is_due(now)), skip=True)
         ids = [row.id for row in found]
-        if ids:
-            self._in.change(update(tables.deliveries).where(c.id.in_(ids)).values(lease_owner=owner, lease_until=until))
-        again = select(tables.deliveries).where(c.id.in_(ids)).order_by(c.number, c.id)
-        return tuple(DELIVERY.value(row) for row in self._in.rows(again)) if ids else ()
+        if not ids:
+            return ()
+        self._in.change(update(tables.deliveries).where(c.id.in_(ids)).values(lease_owner=owner, lease_until=until))
+        claimed = [replace(DELIVERY.value(row), lease_owner=owner, lease_until=until) for row in found]
+        return tuple(sorted(claimed, key=lambda delivery: (delivery.number, delivery.id)))
+
+    def _chosen(self, now: datetime, limit: int, per_webhook: int) -> list[str]:
+        """Choose what to lease: the oldest due of each webhook's datasets, as far as the webhook has room."""
+        c = tables.deliveries.c
+        leased = self._in.rows(select(c.webhook_id, c.dataset_id).where(c.lease_until > now))
+        busy = {(row.webhook_id, row.dataset_id) for row in leased}
+        taken = Counter(row.webhook_id for row in leased)
+        places: list[tuple[int, int, str]] = []
+        for order, hook in enumerate(self._in.rows(_waiting_webhooks(now).limit(limit + len(leased)))):
+            room = (per_webhook if hook.failing_since is None else 1) - taken[hook.id]
+            if room > 0:
+                oldest = select(c.id, c.dataset_id).where(c.webhook_id == hook.id, _is_due(now))
+                rows = self._in.rows(oldest.order_by(c.due_at, c.number).limit(per_webhook * _LOOK_AHEAD))
+                first = {row.dataset_id: row.id for row in reversed(rows) if (hook.id, row.dataset_id) not in busy}
+                own = [row.id for row in rows if first.get(row.dataset_id) == row.id][:room]
+                places += [(place, order, delivery_id) for place, delivery_id in enumerate(own)]
+        return [delivery_id for _, _, delivery_id in sorted(places)[:limit]]
 
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
@@ -99,27 +121,14 @@ def _is_due(now: datetime) -> ColumnElement[bool]:
     return and_(c.due_at <= now, or_(c.lease_until.is_(None), c.lease_until <= now))
 
 
-def _chosen(now: datetime, per_webhook: int) -> Select[tuple[str]]:
-    """Choose the deliveries to lease: the lowest of each webhook's datasets, and of those what it has room for."""
-    c, hook = tables.deliveries.c, tables.webhooks.c
-    leased = c.lease_until > now
-    taken = select(c.webhook_id, func.count().label("count")).where(leased).group_by(c.webhook_id).subquery()
-    turn = func.row_number().over(partition_by=(c.webhook_id, c.dataset_id), order_by=c.number).label("turn")
-    room = case((hook.failing_since.is_not(None), 1), else_=per_webhook) - func.coalesce(taken.c.count, 0)
-    due = (
-        select(c.id, c.webhook_id, c.number, turn, room.label("room"))
-        .join(tables.webhooks, hook.id == c.webhook_id)
-        .outerjoin(taken, taken.c.webhook_id == c.webhook_id)
-        .where(
-            _is_due(now),
-            hook.off_at.is_(None),
-            tuple_(c.webhook_id, c.dataset_id).not_in(select(c.webhook_id, c.dataset_id).where(leased)),
-        )
-        .subquery()
+def _waiting_webhooks(now: datetime) -> Select[Any]:
+    """Select the webhooks that are on and have something due, the longest waiting first."""
+    hook, c = tables.webhooks.c, tables.deliveries.c
+    due = select(c.due_at).where(c.webhook_id == hook.id, _is_due(now))
+    oldest = due.order_by(c.due_at).limit(1).correlate(tables.webhooks).scalar_subquery()
+    return (
+        select(hook.id, hook.failing_since).where(hook.off_at.is_(None), oldest.is_not(None)).order_by(oldest, hook.id)
     )
-    place = func.row_number().over(partition_by=due.c.webhook_id, order_by=due.c.number).label("place")
-    first = select(due.c.id, due.c.room, place).where(due.c.turn == 1).subquery()
-    return select(first.c.id).where(first.c.place <= first.c.room).order_by(first.c.place, first.c.id)
 
 
 def queue(transaction: Transaction, subscription_id: str, events: Sequence[LoggedEvent], now: datetime) -> None:

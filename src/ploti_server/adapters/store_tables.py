@@ -202,7 +202,7 @@ deliveries = Table(
     ),
     UniqueConstraint("webhook_id", "number"),
     Index(None, "subscription_id", "number"),
-    Index(None, "due_at"),
+    Index(None, "webhook_id", "due_at", "number"),
     Index(None, "lease_until"),
 )
 idempotency = Table(

@@ -69,7 +69,7 @@ class MemoryDeliveries:
         busy = {(d.webhook_id, d.dataset_id) for d in leased}
         taken = Counter(d.webhook_id for d in leased)
         places: list[tuple[int, str]] = []
-        for delivery in sorted(state.deliveries.values(), key=lambda d: d.number):
+        for delivery in sorted(state.deliveries.values(), key=lambda d: (d.due_at or now, d.number)):
             pair = (delivery.webhook_id, delivery.dataset_id)
             failing = state.webhooks[delivery.webhook_id].failing_since is not None
             room = 1 if failing else per_webhook

@@ -60,5 +60,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("webhook_id", "number", name=op.f("uq_deliveries_webhook_id_number")),
     )
     op.create_index(op.f("ix_deliveries_subscription_id_number"), "deliveries", ["subscription_id", "number"])
-    op.create_index(op.f("ix_deliveries_due_at"), "deliveries", ["due_at"])
+    op.create_index(
+        op.f("ix_deliveries_webhook_id_due_at_number"), "deliveries", ["webhook_id", "due_at", "number"]
+    )
     op.create_index(op.f("ix_deliveries_lease_until"), "deliveries", ["lease_until"])
