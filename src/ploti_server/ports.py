@@ -283,8 +283,8 @@ class DeliveryRecords(Protocol):
     def claim(self, owner: str, now: datetime, until: datetime, limit: int, per_webhook: int) -> tuple[Delivery, ...]:
         """Lease due deliveries of webhooks that are on, up to `limit`.
 
-        At most `per_webhook` of one webhook are leased at a time, one where it is failing, and one of each dataset; what
-        is due longest goes first, then by event number, and each webhook's first before another's second.
+        At most `per_webhook` of one webhook are leased at a time, one where it is failing, and one of each dataset;
+        what is due longest goes first, then by event number, and each webhook's first before another's second.
         """
 
 
