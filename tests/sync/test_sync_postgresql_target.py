@@ -313,6 +313,20 @@ def test_grants_views_indexes_and_foreign_rows_survive_reloads_and_changes(url, 
         query(url, "DROP OWNED BY analyst", "DROP ROLE analyst")
 
 
+def test_records_that_trade_values_which_a_unique_index_keeps_apart(url, target, files):
+    target.load(files.snapshot(1, rows_of(5)), held(1), None)
+    query(url, "CREATE UNIQUE INDEX by_name ON ds_a (name)")
+    query(url, "CREATE TABLE mine (r text REFERENCES ds_a)", "INSERT INTO mine SELECT _ploti_record_id FROM ds_a")
+    target.apply(files.changes(2, [(1, {"name": "n2"}), (2, {"name": "n1"})], rows=5), held(2))
+    named = "SELECT name FROM ds_a ORDER BY _ploti_record_id = '{}', _ploti_record_id = '{}'"
+    assert query(url, named.format(record_id(1), record_id(2)))[3:] == [("n1",), ("n2",)]
+    turned = [(at, {"name": f"n{(at + 1) % 5}", "value": 1.0}) for at in range(5)]
+    target.load(files.snapshot(3, turned), held(3), None)
+    assert dict(query(url, "SELECT _ploti_record_id, name FROM ds_a")) == {
+        record_id(at): row["name"] for at, row in turned
+    }
+
+
 IN_THE_WAY = [
     ("a row of another table", "CREATE TABLE mine (r text REFERENCES ds_a); INSERT INTO mine SELECT _ploti_record_id "
      "FROM ds_a WHERE name = 'n4'", "mine_r_fkey"),

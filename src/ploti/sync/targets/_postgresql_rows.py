@@ -107,20 +107,38 @@ def merge(
     within = "" if buckets is None else f"substr(t.{_ID}, 5, 2) IN ({', '.join(map(literal, buckets))}) AND "
     staged_too = f"EXISTS (SELECT FROM {staging} s WHERE s.{_ID} = t.{_ID})"
     removed = session.run(f"DELETE FROM {name} t WHERE {within}NOT {staged_too}")
-    changed = session.run(_update(name, staging, columns, compared)) if len(columns) > 1 else 0
+    differing = f"FROM {staging} s WHERE s.{_ID} = t.{_ID} AND ({_differs(columns, compared)})"
+    settings = ", ".join(f"{quoted(c.column)} = s.{quoted(c.column)}" for c in columns if c.name != RECORD_ID)
+    cleared = f"UPDATE {name} t SET {_cleared(columns)} {differing}"
+    changed = _rearranged(session, f"UPDATE {name} t SET {settings} {differing}", cleared)
     names = ", ".join(quoted(each.column) for each in columns)
     held = f"EXISTS (SELECT FROM {name} t WHERE t.{_ID} = s.{_ID})"
     added = session.run(f"INSERT INTO {name} ({names}) SELECT {names} FROM {staging} s WHERE NOT {held}")
     return Moved(_count(session, name), added, changed, removed)
 
 
-def _update(name: str, staging: str, columns: Sequence[Stored], compared: Collection[str] | None) -> str:
+def _differs(columns: Sequence[Stored], compared: Collection[str] | None) -> str:
     counted = [each for each in columns if each.name not in _KEPT_BACK and (compared is None or each.name in compared)]
-    differs = " OR ".join(
+    pairs = [
         f"t.{quoted(each.column)}{each.exact} IS DISTINCT FROM s.{quoted(each.column)}{each.exact}" for each in counted
-    )
-    settings = ", ".join(f"{quoted(c.column)} = s.{quoted(c.column)}" for c in columns if c.name != RECORD_ID)
-    return f"UPDATE {name} t SET {settings} FROM {staging} s WHERE s.{_ID} = t.{_ID} AND ({differs or 'false'})"
+    ]
+    return " OR ".join(pairs) or "false"
+
+
+def _cleared(columns: Sequence[Stored]) -> str:
+    """Give the settings that empty a row's own columns."""
+    own = [each for each in columns if each.name not in _KEPT_BACK]
+    return ", ".join(f"{quoted(each.column)} = NULL" for each in own) or f"{_ID} = t.{_ID}"
+
+
+def _rearranged(session: Session, statement: str, cleared: str) -> int:
+    """Change rows; where records trade values that a unique index of the user's keeps apart, empty them first."""
+    try:
+        with session.transaction():
+            return session.run(statement)
+    except errors.UniqueViolation:
+        session.run(cleared)
+        return session.run(statement)
 
 
 def replace_all(session: Session, table: str, staging: str, columns: Sequence[Stored]) -> Moved:
@@ -152,9 +170,11 @@ def move(session: Session, table: str, staging: str, columns: Sequence[Stored]) 
     names = ", ".join(quoted(each.column) for each in columns)
     settings = ", ".join(f"{quoted(c.column)} = excluded.{quoted(c.column)}" for c in columns if c.name != RECORD_ID)
     session.run(f"DELETE FROM {name} t USING {staging} s WHERE s.{_ID} = t.{_ID} AND s.{op} = 'delete'")
-    session.run(
-        f"INSERT INTO {name} ({names}) SELECT {names} FROM {staging} WHERE {op} = 'upsert' "
-        f"ON CONFLICT ({_ID}) DO UPDATE SET {settings}"
+    put = f"FROM {staging} s WHERE s.{op} = 'upsert'"
+    _rearranged(
+        session,
+        f"INSERT INTO {name} ({names}) SELECT {names} {put} ON CONFLICT ({_ID}) DO UPDATE SET {settings}",
+        f"UPDATE {name} t SET {_cleared(columns)} {put} AND s.{_ID} = t.{_ID}",
     )
 
 

@@ -63,7 +63,7 @@ def first_line(error: BaseException) -> str:
 class Server:
     """Where a target is: the address that libpq takes, the schema in it, and how patiently to wait for others."""
 
-    conninfo: str
+    conninfo: str = field(repr=False)  # may hold a password
     schema: str | None
     say: Say = say_nothing
     lock_wait_seconds: float = _LOCK_WAIT_SECONDS
