@@ -1,4 +1,7 @@
-"""`python -m bench [--rows N] [--shape points|polygons] [--folder DIR]`: build, load and apply beside their limits."""
+"""`python -m bench [--rows N] [--shape points|polygons] [--folder DIR]`: build, load and apply beside their limits.
+
+Prints JSON lines: each job's costs, then each goal with its figure and whether it is met (docs/performance.md).
+"""
 
 import argparse
 import json
@@ -10,9 +13,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.measure import Cost, provenance, report, run
+from bench.measure import Cost, judge, provenance, report, run
 
 RUNS = 2
+BUILD, LOAD, APPLY = 4.0, 1.5, 3.0
+"""Goals for CPU, in times the limit of the same job."""
+PEAK_MIB, LARGE_PEAK_MIB = 1536.0, 2048.0
+"""Goals for a build's peak memory, up to a million rows and beyond."""
 
 
 def main() -> None:
@@ -50,13 +57,18 @@ def measure(folder: Path, rows: int, shape: str) -> None:
         server.wait()
     previous, new = base / "1" / "1" / "snapshot", base / "2" / "1"
     run("check-build", previous, new / "snapshot", new / "changes", rows)
-    report("build", figures, {"limit": _best("build-limit", previous, folder / "new.csv", folder), "build": build})
+    limit = _best("build-limit", previous, folder / "new.csv", folder)
+    built = report("build", figures, {"limit": limit, "build": build})["build"]
     print(json.dumps({"job": "first build", **figures, "cost": first.__dict__, **provenance()}), flush=True)
     plain = folder / "plain.duckdb"
     plain.unlink(missing_ok=True)
     load_limit = run("load-limit", previous, plain)
-    report("load", figures, {"limit": load_limit, "sync": load})
-    report("apply", figures, {"limit": run("apply-limit", new / "changes", plain), "sync": apply})
+    loaded = report("load", figures, {"limit": load_limit, "sync": load})["sync"]
+    applied = report("apply", figures, {"limit": run("apply-limit", new / "changes", plain), "sync": apply})["sync"]
+    judge("build, CPU in times the limit", figures, built, BUILD)
+    judge("build, peak memory in MiB", figures, build.peak_mib, PEAK_MIB if rows <= 1_000_000 else LARGE_PEAK_MIB)
+    judge("load, CPU in times the limit", figures, loaded, LOAD)
+    judge("apply, CPU in times the limit", figures, applied, APPLY)
 
 
 def _best(job: str, *arguments: object) -> Cost:

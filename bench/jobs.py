@@ -27,8 +27,8 @@ def publisher(home: str):
 
 
 def set_up(home: str, shape: str) -> None:
-    """Apply a catalog of one dataset, open a workspace, subscribe; prints key and subscription."""
-    from ploti_server.domain.datasets import Dataset, GeometryColumns, SourceSpec, Topic
+    """Apply a catalog of one dataset that nobody judges, open a workspace, subscribe; notes key and subscription."""
+    from ploti_server.domain.datasets import Dataset, GeometryColumns, MatchingLimits, SourceSpec, Topic
     from ploti_server.domain.subscriptions import Selection
     from ploti_server.pipeline.subscriptions import create_subscription
     from ploti_server.pipeline.workspaces import create_key, create_workspace
@@ -41,7 +41,7 @@ def set_up(home: str, shape: str) -> None:
         records.catalog.put_dataset(
             Dataset(
                 DATASET, "Permits", source, place="fl-county-orange", topic="development-activity",
-                key=("permit_number",),
+                key=("permit_number",), matching=MatchingLimits(agent="nobody"),
             )
         )  # fmt: skip
     workspace = create_workspace(ports, "bench", ["fl-counties"], None)

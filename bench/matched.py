@@ -42,6 +42,10 @@ class Asked:
     judgements: dict[str, Judgement] = field(default_factory=dict)
     cpu: float = 0.0
 
+    def judges(self, dataset: Dataset) -> bool:
+        """Ask the agent whether it judges at all."""
+        return self.agent.judges(dataset)
+
     def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence):
         """Ask the agent."""
         started = time.process_time()

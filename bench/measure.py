@@ -36,12 +36,19 @@ def idle_cost() -> Cost:
     return run("nothing")
 
 
-def report(job: str, figures: dict[str, object], costs: dict[str, Cost]) -> None:
-    """Print one JSON line: each cost, and each CPU as a ratio to the one called `limit`."""
+def report(job: str, figures: dict[str, object], costs: dict[str, Cost]) -> dict[str, float]:
+    """Print one JSON line: each cost, and each CPU as a ratio to the one called `limit`; gives the ratios."""
     limit = costs["limit"].cpu
-    line = {"job": job, **figures, **{name: asdict(cost) for name, cost in costs.items()}}
-    line["times_the_limit"] = {name: round(cost.cpu / limit, 2) for name, cost in costs.items() if name != "limit"}
+    ratios = {name: round(cost.cpu / limit, 2) for name, cost in costs.items() if name != "limit"}
+    line = {"job": job, **figures, **{name: asdict(cost) for name, cost in costs.items()}, "times_the_limit": ratios}
     print(json.dumps({**line, **provenance()}), flush=True)
+    return ratios
+
+
+def judge(goal: str, figures: dict[str, object], figure: float, at_most: float) -> None:
+    """Print one JSON line: a goal, the figure, and whether it is met."""
+    line = {"goal": goal, **figures, "figure": round(figure, 2), "at_most": at_most, "met": figure <= at_most}
+    print(json.dumps(line), flush=True)
 
 
 def provenance() -> dict[str, object]:

@@ -70,14 +70,13 @@ def write_states(folder: Path, rows: int, *, polygons: bool, seed: int = 2026113
         return old, new
     rng = np.random.default_rng(seed)
     added, changed, removed = rows // 100, rows // 50, rows // 200
-    numbers = np.arange(rows + added)
     changed_rows = set(rng.choice(rows, changed, replace=False).tolist())
-    removed_rows = set(rng.choice(sorted(set(range(rows)) - changed_rows), removed, replace=False).tolist())
-    table = [_row(int(n), seed, polygons) for n in numbers]
-    _write(old, table[:rows], polygons)
-    kept = [i for i in range(rows + added) if i not in removed_rows]
-    order = rng.permutation(len(kept))
-    _write(new, (_edited(table[kept[i]], kept[i] in changed_rows) for i in order), polygons)
+    unchanged = np.setdiff1d(np.arange(rows), sorted(changed_rows))
+    removed_rows = set(rng.choice(unchanged, removed, replace=False).tolist())
+    _write(old, (_row(n, seed, polygons) for n in range(rows)), polygons)
+    kept = np.setdiff1d(np.arange(rows + added), sorted(removed_rows))
+    order = kept[rng.permutation(len(kept))]
+    _write(new, (_edited(_row(int(n), seed, polygons), int(n) in changed_rows) for n in order), polygons)
     return old, new
 
 
