@@ -298,3 +298,9 @@ def test_canonical_json_is_strict():
     text = json_text(value)
     assert text == '{"a":{"y":"nul","z":"é"},"b":[null,62.0,null],"\ufffd":"🏠"}'
     assert json.loads(text, parse_constant=pytest.fail)["b"] == [None, 62.0, None]
+
+
+def test_member_names_of_json_are_composed_before_they_are_sorted():
+    assert (
+        json_text({"z": 1, "e\u0301": 2, "f": 3}) == json_text({"\u00e9": 2, "f": 3, "z": 1}) == '{"f":3,"z":1,"é":2}'
+    )

@@ -265,12 +265,9 @@ def json_text(value: Any) -> str:
     """
     try:
         text = _dump(value)
-        text.encode()
     except ValueError:
-        text = _dump(_strict(value))
-    if "\\u0000" in text:
-        text = _dump(_strict(value))
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+        return _dump(_strict(value))
+    return text if text.isascii() and "\\u0000" not in text else _dump(_strict(value))
 
 
 def _dump(value: Any) -> str:
@@ -278,13 +275,13 @@ def _dump(value: Any) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """Give a value without what JSON or a database cannot hold."""
+    """Give a value in NFC, without what JSON or a database cannot hold; names before they are sorted."""
     if isinstance(value, dict):
         return {_strict(name): _strict(member) for name, member in value.items()}
     if isinstance(value, list):
         return [_strict(member) for member in value]
     if isinstance(value, str):
-        return plain_text(value.replace("\0", ""))
+        return unicodedata.normalize("NFC", plain_text(value.replace("\0", "")))
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
