@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 
 import pytest
 
@@ -83,3 +84,13 @@ def test_a_state_whose_name_is_no_text_or_would_steer_a_terminal(applied, tmp_pa
     assert "\x1b" not in out
     assert len(out.splitlines()) == 1
     assert "\x1b" not in one_line(applied("check", "ds_x", "--state", tmp_path / os.fsdecode(b"no\xff\x1b[2Jwhere")))
+
+
+@pytest.mark.parametrize("port", ["65536", "99999", "-5"])
+def test_a_port_that_there_cannot_be(run, port):
+    assert "--port" in one_line(run("serve", "--port", port), code=2)
+
+
+def test_a_port_that_another_program_has(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "listen" in one_line(run("serve", "--port", taken.getsockname()[1]))

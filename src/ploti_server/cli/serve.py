@@ -1,6 +1,7 @@
 """`ploti-server serve`: the API, with a worker in the same process."""
 
 import ipaddress
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ from ploti_server.api import make_api
 from ploti_server.api.logs import logging_of
 from ploti_server.app import build_ports, build_signer
 from ploti_server.cli.home import settings_of
-from ploti_server.cli.printing import COMMON, CommandRefused, Common, say
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, WrongUsage, say
 from ploti_server.domain.settings import Settings
 from ploti_server.ports import Ports
 
+_PORT_MOST: Final = 65_535
 STOP_SECONDS: Final = 30
 """How long requests that are being served may take to end once the server is told to stop."""
 
@@ -35,6 +37,7 @@ def serve(
     settings = settings_of(common)
     bound = host or settings.host
     require_public_address(bound, settings)
+    require_free(bound, settings.port if port is None else port)
     settings = replace(settings, host=bound, port=port or settings.port)
     ports = build_ports(settings)
     api = make_api(ports, settings, build_signer(ports))
@@ -60,6 +63,22 @@ def require_public_address(host: str, settings: Settings) -> None:
             f"to serve on {host}, set the public address that links are made with first, like "
             "PLOTI_SERVER_PUBLIC_URL=https://feeds.example.org"
         )
+
+
+def require_free(host: str, port: int) -> None:
+    """Refuse a port that there cannot be, and one that cannot be listened on, before anything is opened."""
+    if not 0 <= port <= _PORT_MOST:
+        raise WrongUsage(f"--port: {port} is no port; give one from 1 to {_PORT_MOST}, or 0 for any free one")
+    address = host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            why = error.strerror or error
+            raise CommandRefused(
+                f"cannot listen on {host} port {port}: {why}; give others with --host, --port"
+            ) from error
 
 
 def is_loopback(host: str) -> bool:
