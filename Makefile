@@ -26,7 +26,9 @@ postgis:
 	.ci/postgis
 
 bench: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.matching
 
 goals: .venv/.installed
 	$(BIN)/python -m pytest -n 2 -m goals tests
