@@ -11,8 +11,11 @@ from ploti_server.rows import evidence
 
 
 def gather_evidence(search: Search, found: Found, olds: Mapping[int, Values], news: Mapping[int, Values]) -> Evidence:
-    """Gather what the version before tells about the records in the table `ask_pairs`, given by their places."""
-    tables, columns = search.tables, search.plan.compared
+    """Gather what the version before tells about the records in the table `ask_pairs`, given by their places.
+
+    Columns go in byte order of name, so that a source's column order decides nothing (D4.1).
+    """
+    tables, columns = search.tables, _columns(search)
     types = own_types(search.new.schema)
     tables.keep("evidence_probes", evidence.probes(columns))
     for place, name in enumerate(columns):
@@ -30,18 +33,22 @@ def gather_evidence(search: Search, found: Found, olds: Mapping[int, Values], ne
     )
 
 
+def _columns(search: Search) -> tuple[str, ...]:
+    return tuple(sorted(search.plan.compared, key=str.encode))
+
+
 def _held(search: Search, place: int) -> dict[Any, int]:
     read = search.tables.query(f"SELECT h._value, h._held FROM evidence_held_{place} h")
     return {row["_value"]: row["_held"] for batch in read for row in batch.to_pylist()}
 
 
 def _sampled(search: Search) -> dict[int, Values]:
-    read = search.tables.query(evidence.sampled_rows(search.plan.compared))
+    read = search.tables.query(evidence.sampled_rows(_columns(search)))
     return {row["_place"]: row for batch in read for row in batch.to_pylist()}
 
 
 def _apart(search: Search, probes: Mapping[str, Mapping[int, Values]]) -> tuple[tuple[Values, Values], ...]:
-    read = search.tables.query(evidence.resembling_rows(search.plan.compared))
+    read = search.tables.query(evidence.resembling_rows(_columns(search)))
     others = {row[RECORD_ID]: row for batch in read for row in batch.to_pylist()}
     pairs = []
     for batch in search.tables.query(evidence.resembling_pairs()):
@@ -61,7 +68,7 @@ def _near(search: Search, probes: Mapping[str, Mapping[int, Values]]) -> list[tu
 def _same(search: Search, found: Found) -> tuple[tuple[Values, Values], ...]:
     if not found.compared:
         return ()
-    columns = search.plan.compared
+    columns = _columns(search)
     pairs = []
     for batch in search.tables.query(evidence.same_rows(found.compared, columns)):
         for row in batch.to_pylist():
