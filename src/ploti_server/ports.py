@@ -4,7 +4,7 @@
 no file, network or agent work (stack rule for SQLite).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import Answer, Delivery
@@ -58,6 +59,9 @@ class CatalogRecords(Protocol):
     def refresh(self, dataset_id: str) -> Refresh:
         """Tell when the source was last read and is due."""
 
+    def refreshes(self, dataset_ids: Collection[str] | None = None) -> dict[str, Refresh]:
+        """Tell the same of the datasets named, or of all, where anything is known, by dataset id."""
+
     def put_refresh(self, dataset_id: str, refresh: Refresh) -> None:
         """Store when the source was last read and is due."""
 
@@ -91,6 +95,22 @@ class CheckRecords(Protocol):
 
     def leased(self) -> tuple[Check, ...]:
         """List the checks that have an owner and have not ended, by id, those whose lease ran out too."""
+
+
+class AskRecords(Protocol):
+    """Asks of the matching agent, one for each check that asked anything, kept for good (D4.2)."""
+
+    def get(self, check_id: int) -> Ask | None:
+        """Find what a check asked."""
+
+    def put(self, ask: Ask) -> None:
+        """Insert or replace an ask."""
+
+    def of_dataset(self, dataset_id: str, limit: int) -> tuple[Ask, ...]:
+        """List a dataset's asks, newest first."""
+
+    def waiting(self) -> tuple[Ask, ...]:
+        """List the asks that wait for an answer, the one due first ahead."""
 
 
 class VersionRecords(Protocol):
@@ -302,6 +322,8 @@ class Records(Protocol):
     def catalog(self) -> CatalogRecords: ...
     @property
     def checks(self) -> CheckRecords: ...
+    @property
+    def asks(self) -> AskRecords: ...
     @property
     def versions(self) -> VersionRecords: ...
     @property

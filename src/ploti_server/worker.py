@@ -5,9 +5,9 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,6 +15,8 @@ from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.pipeline.build import build
 from ploti_server.pipeline.check import drop_unfinished
 from ploti_server.pipeline.deliver import deliver_due
+from ploti_server.pipeline.membership import bring_all_up_to_date
+from ploti_server.pipeline.notice import notice_stale
 from ploti_server.pipeline.release import LeaseLost
 from ploti_server.pipeline.schedule import queue_due
 from ploti_server.ports import Ports
@@ -26,8 +28,12 @@ LEASE: Final = timedelta(seconds=30)
 BEAT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 1.0
 AWAIT_SECONDS: Final = 0.2
-LOOK_EVERY: Final = timedelta(seconds=30)
-"""How often the schedule is looked at."""
+UPKEEP: Final[tuple[tuple[timedelta, Callable[[Ports], object]], ...]] = (
+    (timedelta(seconds=30), queue_due),
+    (timedelta(minutes=1), notice_stale),
+    (timedelta(minutes=3), bring_all_up_to_date),
+)
+"""What is looked after now and then, and how often; a membership left as it was is asked again (D7.3)."""
 
 
 def new_owner() -> str:
@@ -100,11 +106,11 @@ def run(ports: Ports, stop: threading.Event) -> None:
     What breaks down is logged, and tried again later.
     """
     owner = new_owner()
-    looked: datetime | None = None
+    upkeep = Upkeep()
     with _delivering(ports, stop, owner):
         while not stop.is_set():
+            upkeep.look_after(ports)
             try:
-                looked = _look_at_schedule(ports, looked)
                 done = work_one(ports, owner)
             except Exception:
                 LOG.exception("a build broke down")
@@ -113,13 +119,24 @@ def run(ports: Ports, stop: threading.Event) -> None:
                 stop.wait(IDLE_SECONDS)
 
 
-def _look_at_schedule(ports: Ports, looked: datetime | None) -> datetime:
-    """Queue the checks that are due, now and then; gives when that was done last."""
-    now = ports.clock.now()
-    if looked is not None and looked <= now < looked + LOOK_EVERY:
-        return looked
-    queue_due(ports)
-    return now
+@dataclass
+class Upkeep:
+    """When each piece of upkeep was last begun; one that breaks down is logged and holds up nothing else."""
+
+    pieces: tuple[tuple[timedelta, Callable[[Ports], object]], ...] = UPKEEP
+    begun: dict[Callable[[Ports], object], datetime] = field(default_factory=dict)
+
+    def look_after(self, ports: Ports) -> None:
+        for every, act in self.pieces:
+            now = ports.clock.now()
+            last = self.begun.get(act)
+            if last is not None and last <= now < last + every:
+                continue
+            self.begun[act] = now
+            try:
+                act(ports)
+            except Exception:
+                LOG.exception("%s broke down", act.__name__)
 
 
 @contextmanager

@@ -158,6 +158,16 @@ class TestCatalog:
             assert records.catalog.refresh("ds_a") == Refresh(NOW + HOUR, None, None)
             assert records.catalog.refresh("ds_b") == Refresh()
 
+    def test_refreshes_are_those_known_of_all_or_of_the_named(self, filled):
+        with filled.write() as records:
+            assert records.catalog.refreshes() == {}
+            records.catalog.put_refresh("ds_b", Refresh(NOW, None, NOW))
+            records.catalog.put_refresh("ds_a", Refresh(NOW + HOUR, NOW))
+            both = {"ds_a": Refresh(NOW + HOUR, NOW), "ds_b": Refresh(NOW, None, NOW)}
+            assert list(records.catalog.refreshes().items()) == list(both.items())
+            assert records.catalog.refreshes(["ds_b", "ds_unknown"]) == {"ds_b": both["ds_b"]}
+            assert records.catalog.refreshes([]) == {}
+
     def test_refresh_outlives_a_new_definition(self, filled):
         with filled.write() as records:
             records.catalog.put_refresh("ds_a", Refresh(NOW))

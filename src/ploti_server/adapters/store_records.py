@@ -1,6 +1,6 @@
 """Catalog, checks and versions in the database."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -50,6 +50,12 @@ class SqlCatalog:
     def refresh(self, dataset_id: str) -> Refresh:
         row = self._in.row(select(tables.refreshes).where(tables.refreshes.c.dataset_id == dataset_id))
         return Refresh() if row is None else REFRESH.value(row)
+
+    def refreshes(self, dataset_ids: Collection[str] | None = None) -> dict[str, Refresh]:
+        query = select(tables.refreshes).order_by(tables.refreshes.c.dataset_id)
+        if dataset_ids is not None:
+            query = query.where(tables.refreshes.c.dataset_id.in_(list(dataset_ids)))
+        return {row.dataset_id: REFRESH.value(row) for row in self._in.rows(query)}
 
     def put_refresh(self, dataset_id: str, refresh: Refresh) -> None:
         self._in.put(tables.refreshes, {"dataset_id": dataset_id} | REFRESH.row(refresh))

@@ -1,11 +1,14 @@
 """Checks: one scheduled look at a source, and where its work stands."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from ploti_server.domain.datasets import CheckOutcome
+
+STALE_AFTER: Final = timedelta(hours=24)
+"""How long after its due check a source is stale."""
 
 
 class CheckStatus(StrEnum):
@@ -50,3 +53,9 @@ class Refresh:
     last_checked_at: datetime | None = None
     next_check_by: datetime | None = None
     stale_for: datetime | None = None
+
+
+def newly_stale(refresh: Refresh, now: datetime) -> bool:
+    """Tell whether a source has become a day overdue without having been reported for this due time (D7.8)."""
+    due = refresh.next_check_by
+    return due is not None and now >= due + STALE_AFTER and refresh.stale_for != due

@@ -8,6 +8,7 @@ from ploti_server.domain.access import Refused, access_of
 from ploti_server.domain.membership import Moves, due_at_once, moves
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import VersionStatus
+from ploti_server.domain.workspaces import Workspace
 from ploti_server.ports import PlanUnavailable, Ports, Records
 
 PlanTopics = tuple[str, ...] | None
@@ -91,15 +92,21 @@ def _bring_up_to_date_of(ports: Ports, workspace_id: str, subscription_ids: Iter
         plan = ports.plans.topics(workspace)
     except PlanUnavailable:
         return list(subscription_ids)
-    return [one for one in subscription_ids if not _tried(ports, one, plan)]
+    return [one for one in _with_moves(ports, workspace, subscription_ids, plan) if not _tried(ports, one, plan)]
+
+
+def _with_moves(ports: Ports, workspace: Workspace, subscription_ids: Iterable[str], plan: PlanTopics) -> list[str]:
+    """List the subscriptions whose datasets are not up to date, reading the catalog once for all of them."""
+    access = access_of(workspace, plan)
+    with ports.store.read() as records:
+        datasets = records.catalog.datasets()
+        found = [one for one in map(records.subscriptions.get, subscription_ids) if one is not None]
+        held = {one.id: records.subscriptions.joined(one.id) for one in found}
+    return [one.id for one in found if _moving(moves(one, held[one.id], datasets, access))]
 
 
 def _tried(ports: Ports, subscription_id: str, plan: PlanTopics) -> bool:
     """Bring one subscription up to date; False where it was busy."""
-    with ports.store.read() as records:
-        subscription = records.subscriptions.get(subscription_id)
-        if subscription is None or not _moving(pending_moves(records, subscription, plan)):
-            return True
     try:
         with ports.store.write() as records:
             subscription = records.subscriptions.get(subscription_id)

@@ -1,11 +1,12 @@
 """`Store` in memory: a transaction works on a copy of everything."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, CheckStatus, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import queued
@@ -48,6 +49,13 @@ class _Catalog:
 
     def refresh(self, dataset_id: str) -> Refresh:
         return self._state.refreshes.get(dataset_id, Refresh())
+
+    def refreshes(self, dataset_ids: Collection[str] | None = None) -> dict[str, Refresh]:
+        return {
+            one: refresh
+            for one, refresh in sorted(self._state.refreshes.items())
+            if dataset_ids is None or one in dataset_ids
+        }
 
     def put_refresh(self, dataset_id: str, refresh: Refresh) -> None:
         known(self._state.datasets, dataset_id, "dataset")
@@ -115,6 +123,28 @@ class _Checks:
 
 def _leased(check: Check, now: datetime) -> bool:
     return check.status in _STARTED and check.lease_until is not None and check.lease_until > now
+
+
+class _Asks:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def get(self, check_id: int) -> Ask | None:
+        return self._state.asks.get(check_id)
+
+    def put(self, ask: Ask) -> None:
+        known(self._state.datasets, ask.dataset_id, "dataset")
+        if ask.check_id not in self._state.checks:
+            raise LookupError(f"there is no check {ask.check_id}")
+        self._state.changing().asks[ask.check_id] = kept(ask)
+
+    def of_dataset(self, dataset_id: str, limit: int) -> tuple[Ask, ...]:
+        own = [ask for _, ask in sorted(self._state.asks.items(), reverse=True) if ask.dataset_id == dataset_id]
+        return tuple(own[:limit])
+
+    def waiting(self) -> tuple[Ask, ...]:
+        due = [(ask.due_at, number, ask) for number, ask in self._state.asks.items() if ask.due_at is not None]
+        return tuple(ask for *_, ask in sorted(due, key=lambda one: one[:2]))
 
 
 class _Versions:
@@ -333,6 +363,7 @@ class MemoryRecords:
 
     catalog: _Catalog
     checks: _Checks
+    asks: _Asks
     versions: _Versions
     workspaces: _Workspaces
     subscriptions: _Subscriptions
@@ -400,6 +431,7 @@ def _records(state: State) -> MemoryRecords:
     return MemoryRecords(
         _Catalog(state),
         _Checks(state),
+        _Asks(state),
         _Versions(state),
         _Workspaces(state),
         _Subscriptions(state),
