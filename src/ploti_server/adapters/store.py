@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from ploti_server.adapters import migrations
 from ploti_server.adapters.store_calls import PostgresCalls, SqliteCalls
 from ploti_server.adapters.store_records import SqlCatalog, SqlChecks, SqlVersions
+from ploti_server.adapters.store_records_asks import SqlAsks
 from ploti_server.adapters.store_records_limits import SqlIdempotency
 from ploti_server.adapters.store_records_webhooks import SqlDeliveries, SqlWebhooks
 from ploti_server.adapters.store_records_workspaces import SqlEvents, SqlSecrets, SqlSubscriptions, SqlWorkspaces
@@ -35,6 +36,7 @@ class SqlRecords:
 
     catalog: SqlCatalog
     checks: SqlChecks
+    asks: SqlAsks
     versions: SqlVersions
     workspaces: SqlWorkspaces
     subscriptions: SqlSubscriptions
@@ -127,6 +129,7 @@ def _records(transaction: Transaction) -> SqlRecords:
     return SqlRecords(
         SqlCatalog(transaction),
         SqlChecks(transaction),
+        SqlAsks(transaction),
         SqlVersions(transaction),
         SqlWorkspaces(transaction),
         SqlSubscriptions(transaction),

@@ -108,6 +108,16 @@ versions = Table(
     Index(None, "dataset_id", "status", "number"),
     Index(None, "status", "dataset_id", "number"),
 )
+asks = Table(
+    "asks",
+    metadata,
+    Column("check_id", BigInteger, _of("checks"), primary_key=True, autoincrement=False),
+    Column("dataset_id", NAME, _of("datasets"), nullable=False),
+    Column("due_at", Moment),
+    _rest(),
+    Index(None, "dataset_id", "check_id"),
+    Index(None, "due_at"),
+)
 workspaces = Table(
     "workspaces",
     metadata,

@@ -14,6 +14,7 @@ import msgspec
 from sqlalchemy import Row, Table
 
 from ploti_server.adapters import store_tables as tables
+from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import Delivery
@@ -107,6 +108,7 @@ DATASET = Shape(Dataset, tables.datasets)
 REFRESH = Shape(Refresh, tables.refreshes)
 CHECK = Shape(Check, tables.checks)
 VERSION = VersionShape(Version, tables.versions)
+ASK = Shape(Ask, tables.asks)
 WORKSPACE = Shape(Workspace, tables.workspaces)
 MEMBER = Shape(Member, tables.members)
 API_KEY = Shape(ApiKey, tables.api_keys)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import Delivery
@@ -27,6 +28,7 @@ class State:
     datasets: dict[str, Dataset] = field(default_factory=dict)
     refreshes: dict[str, Refresh] = field(default_factory=dict)
     checks: dict[int, Check] = field(default_factory=dict)
+    asks: dict[int, Ask] = field(default_factory=dict)
     versions: dict[tuple[str, int], Version] = field(default_factory=dict)
     workspaces: dict[str, Workspace] = field(default_factory=dict)
     members: dict[tuple[str, str], Member] = field(default_factory=dict)
