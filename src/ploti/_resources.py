@@ -8,9 +8,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import quote
 
+from ploti._download import download_file, ignore_bytes
+from ploti._frames import As, require, table
 from ploti._http import Http
 from ploti._signing import verified
 from ploti.contract.events import Event, EventPage, EventType, event_number
@@ -21,6 +26,7 @@ from ploti.contract.resources import (
     PlaceList,
     Schema,
     SchemaList,
+    SignedFile,
     SignedFiles,
     Subscription,
     SubscriptionManifest,
@@ -40,7 +46,7 @@ from ploti.contract.webhooks import (
     WebhookSecret,
     WebhookTest,
 )
-from ploti.errors import BadAnswer, FixRequest
+from ploti.errors import BadAnswer, FixRequest, NotFound, Reload
 
 _FEEDS = "/v1/feeds"
 Page = TypeVar("Page")
@@ -108,6 +114,67 @@ class Versions:
         """Sign fresh links to the files named, by path or attachment name, at most 200."""
         answer = self._http.post(f"{_version(dataset, version)}/links", {"files": [*files]}, again=True)
         return cast(SignedFiles, answer)
+
+    def download(
+        self,
+        dataset: str,
+        version: int,
+        file: str,
+        to: Path | str,
+        *,
+        progress: Callable[[int], object] = ignore_bytes,
+    ) -> Path:
+        """Download one file of a version, by path or attachment name, and give where it is.
+
+        `to` is a folder, where the file gets its own name, or a path that does not exist or is replaced. A download
+        that broke goes on where it stopped, also in a later call; links are renewed; only bytes with the announced
+        checksum get the name. `progress` is called with the number of bytes of each piece. Raises NotFound for a file
+        that the version does not have, ReadAgain where the version was built again meanwhile, NoAnswer, RetryLater,
+        LinkExpired or BadAnswer where the bytes cannot be had.
+        """
+        return download_file(self._http, partial(self._sign, dataset, version, file), None, Path(to), progress)
+
+    def read(
+        self,
+        dataset: str,
+        version: int | None = None,
+        *,
+        as_: As = "arrow",
+        what: Literal["snapshot", "changes", "backfill", "id_map"] = "snapshot",
+        progress: Callable[[int], object] = ignore_bytes,
+    ) -> Any:
+        """Read a version into memory: a pyarrow Table, a pandas or Polars DataFrame, or a DuckDB relation.
+
+        The current version unless one is given. Shapes are WKB, or DuckDB's GEOMETRY. Raises FixRequest where the
+        library is not installed or the version has no such parts, Reload where there is no version yet, and what
+        `download` raises.
+        """
+        require(as_)
+        number = self._current(dataset) if version is None else version
+        files = self.get(dataset, number)["files"]
+        parts = files["idMap"] if what == "id_map" else files[what]
+        if not parts:
+            told = f"Version {number} has no {what} parts: its snapshot has every row."
+            raise FixRequest(told, code="invalid_input", field="what")
+        with TemporaryDirectory(prefix="ploti-") as folder:
+            paths = []
+            for at, part in enumerate(parts):
+                sign = partial(self._sign, dataset, number, part["path"])
+                paths.append(download_file(self._http, sign, part, Path(folder) / f"{at}.parquet", progress))
+            return table(paths, as_)
+
+    def _sign(self, dataset: str, version: int, file: str) -> SignedFile:
+        """Sign a fresh link to one file."""
+        answer = self.links(dataset, version, files=[file])
+        if not answer["files"]:
+            raise NotFound(f"Version {version} of {dataset} has no file {file!r}.", code="not_found", field="file")
+        return answer["files"][0]
+
+    def _current(self, dataset: str) -> int:
+        current = cast(Dataset, self._http.get(_dataset(dataset)))["current"]
+        if current is None:
+            raise Reload(f"{dataset} has no released version yet: try again later.", code="no_version")
+        return current["version"]
 
 
 class Datasets:

@@ -42,12 +42,13 @@ def client(fake, request):
 
 
 @pytest.fixture
-def run_python():
-    """Run code in a fresh interpreter and give what it printed."""
+def run_python(tmp_path):
+    """Run code in a fresh interpreter in a folder of its own and give what it printed."""
 
     def run(code, **environment):
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+        env = {**os.environ, **environment}
+        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -9,12 +9,22 @@ import pytest
 import ploti
 from ploti._resources import Datasets, Deliveries, Places, Subscriptions, Topics, Versions, Webhooks
 from ploti.errors import ERROR_KINDS
+from ploti.testing.feed import parquet
 
 TEXT = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
-def test_the_pages_code_runs(fake, tmp_path, run_python):
+@pytest.fixture
+def fake(fake):
+    """The fake with rows that can be read."""
+    part = parquet({"number": "string"}, [{"number": "P-1"}])
+    for version in (1, 2):
+        fake.rebuild("ds_orange_permits", version, {"snapshot/part-0000.parquet": part})
+    return fake
+
+
+def test_the_pages_code_runs(fake, run_python):
     assert len(BLOCKS) >= 5
     with fake.serve() as url:
         for block in BLOCKS:

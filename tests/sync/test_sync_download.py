@@ -3,9 +3,10 @@
 import pytest
 
 from ploti import Client, Reload, Retries
+from ploti._download import Fetch
 from ploti._http import Download
 from ploti.errors import NoAnswer, RetryLater
-from ploti.sync.download import Downloads, Fetching, files_by_name
+from ploti.sync.download import Downloads, files_by_name
 from ploti.sync.target import Progress, StepRefused
 from ploti.testing import FakeApi
 
@@ -241,10 +242,9 @@ class Slow:
 
 
 def test_a_part_that_only_drips_is_given_up(downloads, tmp_path):
-    slow = Downloads(downloads.client, tmp_path, clock=Slow())
-    file = downloads.client.feeds.datasets.versions.get(D, 1)["files"]["snapshot"][0]
+    slow = Fetch(downloads.client.http, "part", 1000, "0" * 64, link=str, renew=str, clock=Slow())
     with (tmp_path / "part").open("wb") as out, pytest.raises(RetryLater, match="too slowly"):
-        Fetching(slow, D, 1, {}).pour(file, out, Download(0, None, None, iter([b"x"] * 100)))
+        slow.pour(out, Download(0, None, None, iter([b"x"] * 100)))
 
 
 def test_connections_that_break_after_each_byte_end(api, downloads):

@@ -4,7 +4,6 @@ A file is kept under its `sha256`, first as `<sha256>.partial`; only whole and c
 that an earlier run left is checked again: the machine may have gone down before its disk had all of it.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -12,23 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from ploti._client import Client
-from ploti._http import Download
+from ploti._download import Fetch, GivenUp
 from ploti.contract.files import LINKS_PER_CALL, PART_BYTES
 from ploti.contract.resources import FileLink, Schema, SignedFile, VersionFiles, VersionManifest
-from ploti.errors import BadAnswer, FixRequest, LinkExpired, PlotiError, Reload, RetryLater
+from ploti.errors import Reload
 from ploti.sync.target import Delivery, Progress, Reach, StepRefused, reach_nothing
 
 PART_BYTES_MOST: Final = 4 * PART_BYTES
 """No part is read beyond this, whatever the API announces."""
 DOCUMENT_BYTES_MOST: Final = 64 * 1024 * 1024
 """The same for `schema.json` and `manifest.json`."""
-_TRIES: Final = 6
-_FIRST_PAUSE: Final = 0.5
-_STALLED_SECONDS: Final = 60.0
-_STALLED_BYTES: Final = 64 * 1024
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 _SCHEMA_MEMBERS: Final = ("datasetId", "schemaVersion", "columns")
@@ -106,90 +101,28 @@ class Fetching:
 
     def get(self, file: FileLink, most: int) -> Path:
         """Give the path of a file's checked bytes, downloading what is missing."""
-        sha256, size = file["sha256"], file["sizeBytes"]
+        sha256, size, path = file["sha256"], file["sizeBytes"], file["path"]
         if not _SHA256.fullmatch(sha256) or not 0 <= size <= most:
-            raise StepRefused(f"{file['path']} is announced with {size} bytes and sha256 {sha256!r}: refused")
+            raise StepRefused(f"{path} is announced with {size} bytes and sha256 {sha256!r}: refused")
         whole = self.downloads.folder / sha256
-        if not (_size(whole) == size and whole.exists() and _sha256(whole) == sha256):
-            whole.unlink(missing_ok=True)
-            self.downloads.folder.mkdir(parents=True, exist_ok=True)
-            self._fetch(file, whole.with_suffix(".partial"))
-            whole.with_suffix(".partial").rename(whole)
+        fetch = Fetch(
+            self.downloads.client.http,
+            path,
+            size,
+            sha256,
+            link=lambda: self.links[path]["url"],
+            renew=self._renew,
+            moved=self.downloads.progress.moved,
+            sleep=self.downloads.sleep,
+            clock=self.downloads.clock,
+        )
+        try:
+            fetched = fetch.into(whole)
+        except GivenUp as given_up:
+            raise StepRefused(f"{path}: {given_up.problem.message}") from given_up
+        if fetched:
             self.downloads.reach("sync.part_downloaded")
         return whole
-
-    def _fetch(self, file: FileLink, partial: Path) -> None:
-        """Download one file to its end; raises StepRefused once going on brings hardly any more bytes."""
-        idle, spoiled, renewed = 0, False, False
-        problem: PlotiError
-        while True:
-            had, wait = _size(partial), 0.0
-            try:
-                if self._attempt(file, partial):
-                    return
-                if spoiled:
-                    raise StepRefused(f"{file['path']} does not have the checksum that is announced for it")
-                spoiled = True
-                continue
-            except LinkExpired as expired:
-                if renewed and _size(partial) <= had:
-                    raise StepRefused(f"{file['path']}: {expired.message}") from expired
-                self._renew()
-                renewed = True
-                continue
-            except (FixRequest, BadAnswer) as wrong:
-                partial.unlink(missing_ok=True)
-                idle, problem = idle + 1, wrong
-            except RetryLater as later:
-                idle = 0 if _size(partial) - had >= _STALLED_BYTES else idle + 1
-                problem, wait = later, max(later.retry_after or 0.0, _FIRST_PAUSE * 2**idle)
-            renewed = renewed and _size(partial) <= had
-            if idle >= _TRIES:
-                raise StepRefused(f"{file['path']}: {problem.message}") from problem
-            self.downloads.sleep(wait)
-
-    def _attempt(self, file: FileLink, partial: Path) -> bool:
-        """Go on with a file to its end; False where the bytes are not the announced ones, which are dropped then."""
-        had, etag = _size(partial), partial.with_suffix(".etag")
-        if had > file["sizeBytes"]:
-            partial.unlink()
-            had = 0
-        if had < file["sizeBytes"] or had == 0:
-            known = etag.read_text("ascii") if had and etag.exists() else None
-            with self.downloads.client.http.stream(self.links[file["path"]]["url"], had, known) as download:
-                if download.etag is not None and download.etag.isascii():
-                    etag.write_text(download.etag, "ascii")
-                self._write(file, partial, download)
-        if _sha256(partial) == file["sha256"] and _size(partial) == file["sizeBytes"]:
-            etag.unlink(missing_ok=True)
-            return True
-        partial.unlink()
-        etag.unlink(missing_ok=True)
-        return False
-
-    def _write(self, file: FileLink, partial: Path, download: Download) -> None:
-        if download.total is not None and download.total != file["sizeBytes"]:
-            raise BadAnswer(f"{file['path']} has another size than announced.", code="bad_answer")
-        with partial.open("r+b" if download.start else "wb") as out:
-            out.seek(download.start)
-            out.truncate()
-            self.pour(file, out, download)
-
-    def pour(self, file: FileLink, out: BinaryIO, download: Download) -> None:
-        """Write what comes; raises RetryLater where it ends early or only drips, BadAnswer where it does not end."""
-        written, mark, since = download.start, download.start, self.downloads.clock()
-        for chunk in download.chunks:
-            written += len(chunk)
-            if written > file["sizeBytes"]:
-                raise BadAnswer(f"{file['path']} is longer than announced.", code="bad_answer")
-            out.write(chunk)
-            self.downloads.progress.moved(len(chunk))
-            if self.downloads.clock() - since >= _STALLED_SECONDS:
-                if written - mark < _STALLED_BYTES:
-                    raise RetryLater(f"{file['path']} arrives too slowly: try again.", code="no_answer")
-                mark, since = written, self.downloads.clock()
-        if written < file["sizeBytes"]:
-            raise RetryLater(f"{file['path']} ended early: try again.", code="no_answer")
 
     def _renew(self) -> None:
         """Ask for fresh links to every file that is not here yet; raises BuildChanged for other bytes."""
@@ -244,15 +177,6 @@ def files_by_name(downloads: Downloads, dataset_id: str, version: int) -> Versio
 
 def _linked(file: SignedFile) -> FileLink:
     return cast(FileLink, {**file, "path": file["file"]})
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _document(path: Path, members: Sequence[str]) -> dict[str, Any]:
