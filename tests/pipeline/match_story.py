@@ -61,13 +61,13 @@ class Story:
     seed: int | None = None
     evidence: object = None
 
-    def next(self, rows, types, key=(), volatile=(), kind=None, release=True):
+    def next(self, rows, types, key=(), volatile=(), kind=None, release=True, replacement=None):
         """Read a state from rows, match it and release it; gives the `Version` with its rows."""
         schema = Schema(columns(types, volatile, kind), tuple(key))
         dataset = Dataset(self.dataset_id, "Story", SourceSpec("file", "x"), matching=self.matching)
-        return self.take(dataset, lambda tables: self._state(tables, rows, schema), release=release)
+        return self.take(dataset, lambda tables: self._state(tables, rows, schema), release, replacement)
 
-    def take(self, dataset, read_state, release=True):
+    def take(self, dataset, read_state, release=True, replacement=None):
         """Match what `read_state` leaves in the tables, and release it."""
         number = len(self.versions) + 1
         folder = self.folder / str(number)
@@ -83,10 +83,13 @@ class Story:
                 self.judge and self._ask,
                 version=number,
                 ledger=self.ledger,
+                replacement=replacement,
             )
             if isinstance(matched, Waiting):
                 return matched
             read = Version(number, state.schema, state, matched, *(_rows(tables, name) for name in DELIVERED))
+            if replacement is not None:
+                read.id_map = _id_map(_rows(tables, "id_map_rows"))
             if release:
                 self._release(tables, read, folder)
         return read
@@ -143,6 +146,12 @@ def _rows(tables, name):
     return [row for batch in tables.query(f"SELECT * FROM {name}") for row in batch.to_pylist()]
 
 
+def _id_map(rows):
+    pairs = {row["_ploti_previous_record_id"]: row["_ploti_record_id"] for row in rows}
+    assert len(pairs) == len(set(pairs.values())) == len(rows)
+    return pairs
+
+
 @dataclass
 class Version:
     """What a version delivered."""
@@ -155,6 +164,7 @@ class Version:
     changes: list
     backfill: list
     ledger: list
+    id_map: dict | None = None
 
     @property
     def firm(self):

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from ploti_server.domain.datasets import MatchingLimits
 from ploti_server.domain.schema import Column, Schema
-from ploti_server.rows import candidates, changes, ledger, match, shape_pairs
+from ploti_server.rows import candidates, changes, ledger, match, replacing, shape_pairs
 from ploti_server.rows.facts import REJECTED_ROWS
 
 NAMES = ("key", "a", 'odd "name"', "geometry")
@@ -59,6 +59,16 @@ QUERIES = {
     "placed_shapes": candidates.placed_shapes("r", "p", "_ploti_row"),
     "best_pairs": candidates.best_pairs("s", "n", MatchingLimits()),
     "chosen_rows": candidates.chosen_rows("r", "p", "_ploti_row", "_new"),
+    "rows_named": replacing.rows_named("l"),
+    "rows_to_number": replacing.rows_to_number("l"),
+    "identities_by_key": replacing.identities_by_key("i", "k"),
+    "renamed": replacing.renamed(),
+    "added_rows": replacing.added_rows(),
+    "final_ids": replacing.final_ids(),
+    "repeated_ids": replacing.repeated_ids(),
+    "not_renamed": replacing.not_renamed("p"),
+    "entries of renamed": replacing.entries(7),
+    "id_map": replacing.id_map("SELECT 1"),
     "rejected rows": REJECTED_ROWS,
 }
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ploti_server.domain.datasets import CheckOutcome
+from ploti_server.domain.replacements import Replacement
 
 STALE_AFTER: Final = timedelta(hours=24)
 """How long after its due check a source is stale."""
@@ -22,9 +23,25 @@ class CheckStatus(StrEnum):
     REPLACED = "replaced"
 
 
+class CheckKind(StrEnum):
+    """`look` brought a state; the others build a state again that lies here already.
+
+    `replace_ids` and `release_again` are staff's acts and find out which state when their build begins; `resume` takes
+    the state of a version that was held when staff acted, so that versions are sent in order (D5.2).
+    """
+
+    LOOK = "look"
+    REPLACE_IDS = "replace_ids"
+    RELEASE_AGAIN = "release_again"
+    RESUME = "resume"
+
+
 @dataclass(frozen=True)
 class Check:
-    """One look at a source; its raw state lies under the state's checksum."""
+    """One look at a source, or an act of staff; its raw state lies under the state's checksum.
+
+    `again` is the version that is released again; `replacement` says which ids the version replaces.
+    """
 
     id: int
     dataset_id: str
@@ -43,6 +60,9 @@ class Check:
     due_at: datetime | None = None
     lease_owner: str | None = None
     lease_until: datetime | None = None
+    kind: CheckKind = CheckKind.LOOK
+    again: int | None = None
+    replacement: Replacement | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,11 @@ class Refresh:
     last_checked_at: datetime | None = None
     next_check_by: datetime | None = None
     stale_for: datetime | None = None
+
+
+def waits_for_agent(check: Check, now: datetime) -> bool:
+    """Tell whether a check's build goes on later only, when its agent has answered or its ask has ended (D4.9)."""
+    return check.status is CheckStatus.WAITING and check.due_at is not None and check.due_at > now
 
 
 def newly_stale(refresh: Refresh, now: datetime) -> bool:

@@ -39,7 +39,8 @@ def compare(search: Search, found: Found, identified: Identified, digest: Digest
     tables.define("backfill_rows", changes.backfill(plan.added))
     backfilled = search.count("backfill_rows") if plan.added else 0
     counts = Counts(identified.added, changed, identified.removed)
-    if old is None or digest is None or not _carries(old.schema, schema, plan, backfilled):
+    moves_on = old is not None and not identified.renamed and _carries(old.schema, schema, plan, backfilled)
+    if old is None or digest is None or not moves_on:
         fresh = digest_of(_own_rows(tables, schema, "SELECT * FROM snapshot_rows"), own_types(schema, volatile=False))
         return Compared(counts, backfilled, fresh)
     return Compared(counts, backfilled, _moved_on(tables, digest, old.schema, schema, kept=kept))

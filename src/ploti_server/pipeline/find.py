@@ -65,7 +65,7 @@ def find(search: Search) -> Found:
     if old is None:
         tables.define("touched_new", "SELECT * FROM new")
         tables.define("left_new_rows", "SELECT * FROM new")
-        _make_identities(tables, search.new.schema, keys)
+        make_identities(tables, search.new.schema, keys)
         return found
     return _keyed(search, found) if search.plan.keyed else _unkeyed(search, found)
 
@@ -91,21 +91,23 @@ def _key_facts(tables: Tables, state: Side, table: str) -> KeyFacts:
     return KeyFacts(null, duplicate)
 
 
-def _make_identities(tables: Tables, schema: Schema, keys: KeyFacts) -> None:
-    """Work out what identifies each left-over row: the table `identities` (D4.1, D6.4)."""
+def make_identities(
+    tables: Tables, schema: Schema, keys: KeyFacts, rows: str = "left_new_rows", name: str = "identities"
+) -> None:
+    """Work out what identifies each row of a table: the table `identities`, or another name (D4.1, D6.4)."""
     types = own_types(schema)
-    key = {name: types[name] for name in schema.key_columns}
+    key = {column: types[column] for column in schema.key_columns}
     own = own_types(schema, volatile=False)
     by_content: Iterator[pa.RecordBatch] = iter(())
     by_key: Iterator[pa.RecordBatch] = iter(())
     if key:
-        by_key = ledger.key_identities(tables.query(ledger.usable_rows("left_new_rows", tuple(key))), key)
+        by_key = ledger.key_identities(tables.query(ledger.usable_rows(rows, tuple(key))), key)
     if not key or keys.null or keys.duplicate:
-        if key:
-            tables.keep("unusable_new", match.unusable_keys("left_new_rows", ROW, "repeated_new", tuple(key)))
-        chosen = "unusable_new" if key else None
-        by_content = ledger.content_identities(tables.query(ledger.own_rows("left_new_rows", tuple(own), chosen)), own)
-    tables.map_batches("identities", chain(by_key, by_content), ledger.IDENTITY_SCHEMA)
+        unusable = f"unusable_{name}" if key else None
+        if unusable:
+            tables.keep(unusable, match.unusable_keys(rows, ROW, "repeated_new", tuple(key)))
+        by_content = ledger.content_identities(tables.query(ledger.own_rows(rows, tuple(own), unusable)), own)
+    tables.map_batches(name, chain(by_key, by_content), ledger.IDENTITY_SCHEMA)
 
 
 def _keyed(search: Search, found: Found) -> Found:
@@ -120,7 +122,7 @@ def _keyed(search: Search, found: Found) -> Found:
     _keep_touched(tables, found)
     if plan.key and plan.content and (found.keys.null or found.keys.duplicate):
         found = _by_unusable_keys(search, found)
-    _make_identities(tables, search.new.schema, found.keys)
+    make_identities(tables, search.new.schema, found.keys)
     if found.new_count:
         tables.keep("by_ledger", ledger.pairs_by_ledger_key(found.left_new, "identities"))
         found = take(search, found, "ledger", "by_ledger")
@@ -134,7 +136,7 @@ def _unkeyed(search: Search, found: Found) -> Found:
     _keep_touched(tables, found)
     if plan.content and plan.compares_shapes and found.new_count and found.old_count:
         found = _by_shape(search, found)
-    _make_identities(tables, search.new.schema, found.keys)
+    make_identities(tables, search.new.schema, found.keys)
     if found.new_count:
         volatile = _volatile(search.new.schema)
         tables.keep("turns", ledger.numbered(found.left_new, keyed=False, volatile=volatile))

@@ -4,57 +4,71 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import pyarrow as pa
 
 from ploti.contract.files import RECORD_ID
 from ploti_server.domain.identity import record_id_of_hash
 from ploti_server.domain.matching import own_types
+from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.schema import Schema
 from ploti_server.pipeline.find import Found, Search
+from ploti_server.pipeline.rename import prepare, rename
 from ploti_server.ports import Tables
 from ploti_server.rows import ledger, match
 from ploti_server.rows.match import ROW
+from ploti_server.rows.replacing import entries, not_renamed
 from ploti_server.rows.sql import staged_schema
 
 
 @dataclass(frozen=True)
 class Identified:
-    """Numbers of rows in the tables `added` (new ids and returning ones) and `removed`."""
+    """Numbers of rows in the tables `added` (new ids and returning ones), `removed` and `renamed`."""
 
     added: int
     removed: int
+    renamed: int = 0
 
 
-def identify(search: Search, found: Found, epoch: int, version: int) -> Identified:
-    """Leave the tables `row_ids`, `added`, `removed` and `ledger_rows`.
+def identify(search: Search, found: Found, epoch: int, version: int, replacement: Replacement | None) -> Identified:
+    """Leave the tables `row_ids`, `added`, `removed`, `ledger_rows`, and with a replacement `id_map_rows`.
 
     Raises `ValueError` where rows and ids do not add up: a wrong version is never built.
     """
-    tables = search.tables
-    _make_fresh(search, found, epoch)
-    fresh = search.count("fresh")
+    tables, added, renamed = search.tables, "fresh", 0
+    if replacement is None:
+        _make_fresh(search, ledger.numbered(found.left_new, **_numbering(search)), epoch)
+        tables.define("row_ids", match.all_pairs([*found.all_pairs, "fresh"]))
+    else:
+        prepare(search, found, replacement)
+        again = ledger.numbered(
+            "to_number", **_numbering(search), identities="identities_again", whole_rows="rows_again"
+        )
+        _make_fresh(search, again, epoch)
+        added, renamed = "added_rows", rename(search, found)
+    fresh = search.count(added)
     ids = fresh + sum(found.by.values())
     if ids != search.new.rows:
         raise ValueError(f"{search.dataset.id}: {search.new.rows} rows, but {ids} ids: matching is at fault")
-    returned = found.pairs.get("ledger", ())
-    tables.define("returned", match.all_pairs(returned))
-    tables.define("row_ids", match.all_pairs([*found.all_pairs, "fresh"]))
-    tables.define("added", match.all_pairs(["fresh", *returned]))
+    tables.define("added", match.all_pairs([added, *found.pairs.get("ledger", ())]))
     if search.old is None:
         tables.define("removed", match.all_pairs(()))
     else:
         tables.define("removed", f"SELECT l.{RECORD_ID} FROM {found.left_old} l")
-    _make_entries(search, found, version)
-    return Identified(fresh + found.by["ledger"], found.old_count)
+    _make_entries(search, found, version, added, renamed)
+    return Identified(fresh + found.by["ledger"], found.old_count, renamed)
 
 
-def _make_fresh(search: Search, found: Found, epoch: int) -> None:
-    """Give new ids to what is left over: the next ordinal where another record has ever carried the id (D4.1)."""
-    tables, schema, dataset_id = search.tables, search.new.schema, search.dataset.id
-    volatile = tuple(column.name for column in schema.columns if column.volatile)
-    keyed = bool(schema.key_columns)
-    tables.keep("numbered", ledger.numbered(found.left_new, keyed=keyed, volatile=volatile))
+def _numbering(search: Search) -> dict[str, Any]:
+    schema = search.new.schema
+    return {"keyed": bool(schema.key_columns), "volatile": tuple(c.name for c in schema.columns if c.volatile)}
+
+
+def _make_fresh(search: Search, numbered: str, epoch: int) -> None:
+    """Give new ids to numbered rows: the next ordinal where another record has ever carried the id (D4.1)."""
+    tables, dataset_id = search.tables, search.dataset.id
+    tables.keep("numbered", numbered)
     rows = tables.query("SELECT * FROM numbered")
     tables.map_batches("tried", ledger.fresh_ids(rows, dataset_id, epoch), ledger.FRESH_SCHEMA)
     tables.keep("taken", ledger.known_ids("tried"))
@@ -105,15 +119,23 @@ def _known(tables: Tables, ids: list[str], attempt: int) -> set[str]:
     return {entry[RECORD_ID] for answer in answers for entry in answer.to_pylist()}
 
 
-def _make_entries(search: Search, found: Found, version: int) -> None:
-    """Leave `ledger_rows`: records that came, came back, changed their key, or went."""
+def _make_entries(search: Search, found: Found, version: int, added: str, renamed: int) -> None:
+    """Leave `ledger_rows`: records that came, came back, changed their key or their id, or went."""
     tables, keyed = search.tables, bool(search.new.schema.key_columns)
     rekeyed = (*found.pairs.get("content", ()), *found.pairs.get("agent", ())) if keyed else ()
-    tables.define("rekeyed", match.all_pairs(rekeyed))
+    carried = {"returned": found.pairs.get("ledger", ()), "rekeyed": rekeyed}
+    kept = {}
+    for name, pairs in carried.items():
+        tables.define(f"all_{name}", match.all_pairs(pairs))
+        tables.keep(f"{name}_entries", not_renamed(f"all_{name}") if renamed else f"SELECT * FROM all_{name}")
+        kept[name] = search.count(f"{name}_entries")
     gone = _gone(search, search.old.schema) if search.old and found.old_count else iter(())
     tables.map_batches("removed_identities", gone, ledger.REMOVED_SCHEMA)
-    tables.keep("ledger_rows", ledger.entries(version))
-    due = search.new.rows - sum(found.by.values()) + found.by["ledger"] + search.count("rekeyed") + found.old_count
+    tables.define("fresh_entries", f"SELECT * FROM {added}")
+    told = ledger.entries(version)
+    tables.keep("ledger_rows", f"{told} UNION ALL {entries(version)}" if renamed else told)
+    fresh = search.new.rows - sum(found.by.values())
+    due = fresh + sum(kept.values()) + found.old_count + 2 * renamed
     written = search.count("ledger_rows")
     if written != due:
         raise ValueError(f"{search.dataset.id}: {written} ledger entries, {due} are due: the ledger lacks records")

@@ -13,6 +13,7 @@ from ploti.contract.digest import Digest
 from ploti.contract.files import RECORD_ID
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.matching import Side, first_plan, own_types, plan_matching
+from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.schema import Schema
 from ploti_server.domain.states import StateRead
 from ploti_server.domain.versions import Counts
@@ -47,7 +48,8 @@ class Matched:
     """What matching found. `constants` are JSON-ready values of single-valued columns that moved (D5.8).
 
     `by` counts records found again by `key`, `ledger`, `content` and `agent`. `state_changed` tells whether a row or a
-    constant would be delivered otherwise; the schema is the caller's to compare (D5.1).
+    constant would be delivered otherwise; the schema is the caller's to compare (D5.1). `renamed` counts ids that were
+    replaced; `comparable` tells whether there was a key or content to find the basis's records by.
     """
 
     counts: Counts
@@ -58,6 +60,8 @@ class Matched:
     facts: dict[str, Any]
     digest: Digest
     state_changed: bool
+    renamed: int = 0
+    comparable: bool = True
 
 
 def match_records(  # noqa: PLR0917  # the two places that call it name what stands for what
@@ -70,8 +74,11 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     *,
     version: int,
     ledger: tuple[Path, ...] = (),
+    replacement: Replacement | None = None,
 ) -> Matched | Waiting:
-    """Match a state's rows in the table `new` with the basis; `ledger` are all released ledger parts.
+    """Match a state's rows in the table `new` with the basis; `ledger` are the ledger parts of all sent versions.
+
+    A `replacement` then changes the ids of found records and leaves the table `id_map_rows` (D4.12).
 
     Gives `Waiting` where the agent answers later; nothing is written down then.
     """
@@ -83,7 +90,7 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     found = ask(search, find(search), judge)
     if isinstance(found, Waiting):
         return found
-    identified = identify(search, found, epoch, version)
+    identified = identify(search, found, epoch, version, replacement)
     compared = compare(search, found, identified, basis.digest if basis else None)
     rejected = tables.one(REJECTED_ROWS)["found"] if state.rejects else 0
     types = {column.name: column.type for column in state.schema.columns}
@@ -97,6 +104,8 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
         backfill_rows=compared.backfill_rows,
         facts=facts,
         digest=compared.digest,
+        renamed=identified.renamed,
+        comparable=bool(plan.key) or plan.content,
         state_changed=any((compared.counts.added, compared.counts.changed, compared.counts.removed, constants)),
     )
 

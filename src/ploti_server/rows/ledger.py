@@ -111,20 +111,27 @@ def removed_rows(removed: str, own: Sequence[str], key: Sequence[str]) -> str:
     )
 
 
-def numbered(left: str, *, keyed: bool, volatile: Sequence[str]) -> str:
+def numbered(
+    left: str,
+    *,
+    keyed: bool,
+    volatile: Sequence[str],
+    identities: str = "identities",
+    whole_rows: str = "left_new_rows",
+) -> str:
     """Number left-over rows of equal identity from 1 in `_turn`, by their volatile columns (D4.2).
 
     A usable key is unique, so only rows identified by content need an order.
     """
     order = total_order(columns_in_order("t", volatile))
     over = f"PARTITION BY i.identity ORDER BY {order}"
-    rows = f" JOIN left_new_rows t ON i.{ROW} = t.{ROW}" if volatile else ""
+    rows = f" JOIN {whole_rows} t ON i.{ROW} = t.{ROW}" if volatile else ""
     by_content = (
-        f"SELECT i.{ROW}, i.identity, row_number() OVER ({over}) AS _turn FROM identities i"
+        f"SELECT i.{ROW}, i.identity, row_number() OVER ({over}) AS _turn FROM {identities} i"
         f" JOIN {left} f ON i.{ROW} = f.{ROW}{rows} WHERE i.key_text IS NULL"
     )
     by_key = (
-        f"SELECT i.{ROW}, i.identity, CAST(1 AS BIGINT) AS _turn FROM identities i"
+        f"SELECT i.{ROW}, i.identity, CAST(1 AS BIGINT) AS _turn FROM {identities} i"
         f" JOIN {left} f ON i.{ROW} = f.{ROW} WHERE i.key_text IS NOT NULL"
     )
     return f"{by_key} UNION ALL {by_content}" if keyed else by_content
@@ -140,16 +147,19 @@ def contested(tried: str, taken: str) -> str:
 
 
 def entries(version: int) -> str:
-    """Give a version's new entries from `fresh`, `returned`, `rekeyed` and `removed_identities`.
+    """Give a version's new entries from `fresh_entries`, `returned_entries`, `rekeyed_entries`, `removed_identities`.
 
-    `returned` and `rekeyed` are pairs whose row stands in `identities`.
+    The rows of the first three stand in `identities`.
     """
     fresh = (
         f"SELECT f.{RECORD_ID}, {_number(version)} AS version, 'current' AS what, CAST(NULL AS VARCHAR) AS replaced_by,"
         " i.key_text, CASE WHEN i.key_text IS NULL THEN i.identity END AS content_hash, f.ordinal,"
-        f" {_number(version)} AS first_version FROM fresh f JOIN identities i ON f.{ROW} = i.{ROW}"
+        f" {_number(version)} AS first_version FROM fresh_entries f JOIN identities i ON f.{ROW} = i.{ROW}"
     )
-    carried = f"SELECT p.{ROW}, p.{RECORD_ID} FROM returned p UNION ALL SELECT q.{ROW}, q.{RECORD_ID} FROM rekeyed q"
+    carried = (
+        f"SELECT p.{ROW}, p.{RECORD_ID} FROM returned_entries p"
+        f" UNION ALL SELECT q.{ROW}, q.{RECORD_ID} FROM rekeyed_entries q"
+    )
     wanted = f"SELECT c.{RECORD_ID} FROM ({carried}) c UNION ALL SELECT r.{RECORD_ID} FROM removed_identities r"
     held = latest(wanted)
     return (
