@@ -50,6 +50,7 @@ from ploti.errors import BadAnswer, FixRequest, NotFound, Reload
 
 _FEEDS = "/v1/feeds"
 Page = TypeVar("Page")
+Parts = Literal["snapshot", "changes", "backfill", "id_map"]
 
 
 class Places:
@@ -140,7 +141,7 @@ class Versions:
         version: int | None = None,
         *,
         as_: As = "arrow",
-        what: Literal["snapshot", "changes", "backfill", "id_map"] = "snapshot",
+        what: Parts = "snapshot",
         progress: Callable[[int], object] = ignore_bytes,
     ) -> Any:
         """Read a version into memory: a pyarrow Table, a pandas or Polars DataFrame, or a DuckDB relation.
@@ -151,17 +152,35 @@ class Versions:
         """
         require(as_)
         number = self._current(dataset) if version is None else version
-        files = self.get(dataset, number)["files"]
-        parts = files["idMap"] if what == "id_map" else files[what]
-        if not parts:
-            told = f"Version {number} has no {what} parts: its snapshot has every row."
-            raise FixRequest(told, code="invalid_input", field="what")
         with TemporaryDirectory(prefix="ploti-") as folder:
-            paths = []
-            for at, part in enumerate(parts):
-                sign = partial(self._sign, dataset, number, part["path"])
-                paths.append(download_file(self._http, sign, part, Path(folder) / f"{at}.parquet", progress))
+            paths = self.download_parts(dataset, number, folder, what=what, progress=progress)
+            if not paths:
+                told = f"Version {number} has no {what} parts: its snapshot has every row."
+                raise FixRequest(told, code="invalid_input", field="what")
             return table(paths, as_)
+
+    def download_parts(
+        self,
+        dataset: str,
+        version: int,
+        to: Path | str,
+        *,
+        what: Parts = "snapshot",
+        progress: Callable[[int], object] = ignore_bytes,
+    ) -> Sequence[Path]:
+        """Download all Parquet parts of one kind into a folder and give where they are, in order; maybe none.
+
+        They keep their paths (`snapshot/part-0000.parquet`). Otherwise as `download`.
+        """
+        files = self.get(dataset, version)["files"]
+        paths = []
+        for part in files["idMap"] if what == "id_map" else files[what]:
+            sign = partial(self._sign, dataset, version, part["path"])
+            path = Path(to) / part["path"]
+            if not path.resolve().is_relative_to(Path(to).resolve()):
+                raise BadAnswer(f"The API named a part {part['path']!r}: report it.", code="bad_answer")
+            paths.append(download_file(self._http, sign, part, path, progress))
+        return paths
 
     def _sign(self, dataset: str, version: int, file: str) -> SignedFile:
         """Sign a fresh link to one file."""

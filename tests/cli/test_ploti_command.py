@@ -20,11 +20,20 @@ import pytest
 
 from ploti.cli import app, run
 from ploti.cli.show import byte_size, cell, local_time, printable
+from ploti.contract.files import CHANGE, ENVELOPE, RECORD_ID
 from ploti.testing import FakeApi
+from ploti.testing.feed import changes_part, parquet, record_id
 
 DOCS = Path(__file__).parents[2] / "docs"
 SNAPSHOT, CHANGES = "snapshot/part-0000.parquet", "changes/part-0000.parquet"
 PERMITS, SUB = "ds_orange_permits", "sub_orange"
+
+SCHEMA = {"datasetId": PERMITS, "columns": [{"name": "id", "type": "string", "nullable": False}]}
+
+
+def snapshot(*ids):
+    rows = [{RECORD_ID: record_id(number + 1), "id": id_} for number, id_ in enumerate(ids)]
+    return parquet({**ENVELOPE, "id": "string"}, rows)
 
 
 @pytest.fixture
@@ -34,14 +43,16 @@ def fake(tmp_path, monkeypatch):
     fake.add_dataset("ds_orange_zoning", title="Zoning", topic=None)
     fake.subscribe(SUB, places=["fl-county-orange"])
     fake.add_webhook("wh_acme", subscription_id=SUB)
-    fake.publish(PERMITS, files={SNAPSHOT: b"one"}, row_count=184220)
+    fake.publish(PERMITS, files={SNAPSHOT: snapshot("P-1")}, row_count=184220)
+    changed = [{RECORD_ID: record_id(2), CHANGE: "added", "id": "P-2"}]
     fake.publish(
         PERMITS,
-        files={SNAPSHOT: b"two" * 1000, CHANGES: b"c"},
+        files={SNAPSHOT: snapshot("P-1", "P-2"), CHANGES: changes_part(SCHEMA, changed)},
         row_count=184429,
         counts={"added": 212, "changed": 38, "removed": 3},
         attachments={"document:ab12": b"%PDF"},
     )
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("APPDATA", str(tmp_path))
     monkeypatch.setenv("PLOTI_API_KEY", fake.api_key)
@@ -169,6 +180,33 @@ def test_a_preview_counts_and_lists(fake, capsys):
     for shown in ("development-activity", "Orange County", answer["datasets"][0]["id"], "2 datasets match", "--cursor"):
         assert shown in out
     assert ploti(f"feeds subscriptions preview --dataset-ids {PERMITS} --matched-by nonsense") == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "json_has", "csv_has", "table_has"),
+    [
+        (f"feeds datasets head {PERMITS} --rows 1", '"rows": [', f"{record_id(1)},", "P-1"),
+        (f"feeds datasets versions diff {PERMITS} 1 2", '"added": 1', f"{record_id(2)},added,id,,P-2", "P-2     added"),
+        (f"changes {SUB} --since 1d", '"recordId": "rec_', ",added,rec_", "added   P-2"),
+    ],
+)
+def test_rows_are_shown_without_a_pipeline(fake, capsys, line, json_has, csv_has, table_has):
+    for more, wanted in (("--json", json_has), ("--csv", csv_has), ("", table_has)):
+        assert ploti(f"{line} {more}") == 0
+        shown = capsys.readouterr()
+        assert wanted in shown.out
+        assert shown.err == ""
+        if more == "--json":
+            json.loads(shown.out)
+
+
+def test_a_dataset_is_exported(fake, capsys, tmp_path):
+    assert ploti(f"feeds datasets export {PERMITS} --to x.csv --columns id") == 0
+    assert capsys.readouterr().out == f"Wrote 2 rows of {PERMITS}, version 2, to x.csv.\n"
+    assert (tmp_path / "x.csv").read_text().splitlines()[1:] == [f"{record_id(1)},P-1", f"{record_id(2)},P-2"]
+    assert ploti(f"feeds datasets export {PERMITS} --to x.geojson") == 1
+    assert ploti(f"feeds datasets export {PERMITS} --to nowhere/x.csv") == 1
+    assert "Error: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("places", ["--places a,b", "--places a --places b"])

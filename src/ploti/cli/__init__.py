@@ -17,6 +17,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command("ploti.cli.feeds:app", name="feeds", help="Datasets, their versions, and subscriptions.")
+app.command("ploti.cli.look:show_changes", name="changes", help="Show what changed in a subscription since a moment.")
 app.command("ploti.cli.places:places", name="places", help="Places in your coverage.")
 app.command("ploti.cli.places:topics", name="topics", help="Topics that datasets are filed under.")
 app.command("ploti.cli.webhooks:app", name="webhooks", help="Addresses of yours that get a subscription's events.")

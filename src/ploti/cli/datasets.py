@@ -28,6 +28,9 @@ from ploti.contract.resources import (
 app = App(name="datasets", help="Datasets and their versions.")
 versions = App(name="versions", help="Released versions of a dataset.")
 app.command(versions)
+app.command("ploti.cli.look:head_of", name="head", help="Show the first rows of a dataset.")
+app.command("ploti.cli.look:export_to", name="export", help="Write a dataset into one file.")
+versions.command("ploti.cli.look:diff_versions", name="diff", help="Show what differs between two versions.")
 
 
 @app.command(name="list")

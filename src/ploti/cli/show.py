@@ -1,5 +1,6 @@
 """What the command prints: the API's answer as JSON, or tables for people that fit the terminal."""
 
+import csv
 import json
 import sys
 import unicodedata
@@ -9,11 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
+from ploti.look.cells import disarmed
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 AsJson = Annotated[
     bool, Parameter(name="--json", negative="", show_default=False, help="Print the API's answer as JSON.")
+]
+AsCsv = Annotated[bool, Parameter(name="--csv", negative="", show_default=False, help="Print CSV.")]
+Raw = Annotated[
+    bool,
+    Parameter(
+        name="--raw",
+        negative="",
+        show_default=False,
+        help="Leave text in CSV as it is where a spreadsheet would run it as a formula.",
+    ),
 ]
 Names = Annotated[list[str] | None, Parameter(negative="")]
 Answer = TypeVar("Answer")
@@ -72,6 +85,21 @@ def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
 
     widest = [max(map(cell_len, texts)) for texts in zip(columns, *cells, strict=True)]
     return widest[0] + sum(2 + min(width, _READABLE_WIDTH) for width in widest[1:])
+
+
+def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]], raw: bool) -> None:
+    """Print rows as CSV; without `raw`, text that a spreadsheet would run gets an apostrophe ahead (F080)."""
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    lines.writerow(columns)
+    for row in rows:
+        lines.writerow(_csv_value(value, raw) for value in row)
+
+
+def _csv_value(value: object, raw: bool) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return text if raw or not isinstance(text, str) else disarmed(text)
 
 
 def show_facts(facts: Mapping[str, object]) -> None:

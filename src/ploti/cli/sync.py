@@ -1,23 +1,18 @@
 """`ploti sync`: make a database follow a subscription, and look at what it holds (D11.1, D11.9, D11.10)."""
 
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
 import ploti
-from ploti.cli.show import AsJson, byte_size, cell, local_time, present, printable, show_table
-from ploti.sync.target import DatasetStatus, Progress, Say, Target, say_nothing
+from ploti.cli.progress import watching
+from ploti.cli.show import AsJson, cell, local_time, present, show_table
+from ploti.sync.target import DatasetStatus, Say, Target, say_nothing
 from ploti.sync.targets import open_target
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
-
     from ploti.sync.loop import Repaired, SyncReport, Verified
     from ploti.sync.perform import DatasetReport
 
@@ -59,7 +54,7 @@ def sync_subscription(
         raise ploti.FixRequest(
             "Name a subscription, like sub_8f3k2m, or one of status, verify, repair, resync.", code="invalid_input"
         )
-    with ploti.Client() as client, _watching(json) as progress:
+    with ploti.Client() as client, watching(json) as progress:
         target = _target(to, schema, progress.line)
         report = sync(client, followed, target, on_major=on_major, progress=progress)
     present(_report_wire(report), json, _show_report)
@@ -89,7 +84,7 @@ def verify(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
     """Compare every table with its loaded version, record by record; the exit code is 1 where one differs."""
     from ploti.sync.loop import verify as compare
 
-    with ploti.Client() as client, _watching(json) as progress:
+    with ploti.Client() as client, watching(json) as progress:
         found = compare(client, _target(to, schema, progress.line), progress=progress)
     present([_verified_wire(each) for each in found], json, _show_verified)
     return 0 if all(each.equal for each in found) else BEHIND
@@ -108,7 +103,7 @@ def repair(*datasets: str, to: To, schema: Schema = None, json: AsJson = False) 
     """
     from ploti.sync.loop import repair as mend
 
-    with ploti.Client() as client, _watching(json) as progress:
+    with ploti.Client() as client, watching(json) as progress:
         done = mend(client, _target(to, schema, progress.line), datasets, progress=progress)
     present([_repaired_wire(each) for each in done], json, _show_repaired)
     return 0 if all(each.after.equal for each in done) else BEHIND
@@ -125,7 +120,7 @@ def resync(dataset: str, *, to: To, schema: Schema = None, json: AsJson = False)
     """
     from ploti.sync.loop import resync as reload
 
-    with ploti.Client() as client, _watching(json) as progress:
+    with ploti.Client() as client, watching(json) as progress:
         report = reload(client, _target(to, schema, progress.line), dataset, progress=progress)
     present(_dataset_wire(report), json, lambda wire: _show_datasets([wire]))
 
@@ -271,60 +266,3 @@ def _verdict(each: dict[str, Any]) -> str:
         return "equal"
     count = len(each["differingBuckets"])
     return f"differs in {count} of 1,024 parts: `ploti sync repair {each['datasetId']}` puts it right"
-
-
-# progress
-
-
-class Lines(Progress):
-    """Writes a line for each dataset's step to standard error."""
-
-    def line(self, text: str) -> None:
-        """Write a line that a person should see."""
-        print(printable(text), file=sys.stderr, flush=True)
-
-    def began(self, dataset_id: str, doing: str, total_bytes: int) -> None:
-        """Write what is fetched."""
-        self.line(f"{dataset_id}: {doing}, {byte_size(total_bytes)}")
-
-
-class Bar(Progress):
-    """Shows a bar for the dataset at hand on a terminal's standard error."""
-
-    def __init__(self, bar: "RichProgress") -> None:
-        self._bar = bar
-        self._task: TaskID | None = None
-
-    def line(self, text: str) -> None:
-        """Write a line above the bar."""
-        self._bar.console.print(printable(text), markup=False, highlight=False)
-
-    def began(self, dataset_id: str, doing: str, total_bytes: int) -> None:
-        """Start the bar of a dataset."""
-        self._task = self._bar.add_task(f"{printable(dataset_id)} {doing}", total=total_bytes or None)
-
-    def moved(self, count: int) -> None:
-        """Move the bar by bytes that arrived."""
-        if self._task is not None:
-            self._bar.advance(self._task, count)
-
-    def ended(self) -> None:
-        """Take the bar away."""
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-            self._task = None
-
-
-@contextmanager
-def _watching(quiet: bool) -> Iterator[Progress]:
-    """Give a bar on a terminal, lines elsewhere, nothing beside JSON."""
-    if quiet or not sys.stderr.isatty():
-        yield Progress() if quiet else Lines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield Bar(bar)

@@ -1,0 +1,364 @@
+"""Looking at rows without a pipeline: `head` and `export` of a dataset, `diff` of two versions, `ploti changes`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter, validators
+
+from ploti.cli.connect import connect
+from ploti.cli.progress import watching
+from ploti.cli.show import (
+    AsCsv,
+    AsJson,
+    Names,
+    Raw,
+    cell,
+    local_time,
+    present,
+    show_csv,
+    show_facts,
+    show_table,
+    split_names,
+)
+from ploti.contract.files import ENVELOPE, RECORD_ID
+from ploti.look.changed import Changed, changes_since, moment
+from ploti.look.diff import Columns, Compared, Difference, Pair, diff
+from ploti.look.rows import FirstRows, Format, export, head
+
+SHOWN: Final = 100
+"""Records that people are shown unless they ask for more."""
+_CELL: Final = 60
+_COUNT: Final = validators.Number(gte=0)
+Limit = Annotated[
+    int | None, Parameter(validator=_COUNT, help=f"Records to show; {SHOWN} unless given, all for programs.")
+]
+
+
+def head_of(
+    dataset: str,
+    /,
+    *,
+    version: int | None = None,
+    rows: Annotated[int, Parameter(validator=_COUNT)] = 10,
+    json: AsJson = False,
+    csv: AsCsv = False,
+    raw: Raw = False,
+) -> None:
+    """Show the first rows of a dataset.
+
+    Parameters
+    ----------
+    dataset
+        Id of the dataset.
+    version
+        As of this version instead of the current one.
+    rows
+        How many.
+    """
+    with connect() as client, watching(json or csv) as progress:
+        progress.began(dataset, "rows", 0)
+        found = head(client, dataset, version, rows=rows, progress=progress.moved)
+        progress.ended()
+    if csv:
+        names = [*ENVELOPE, *(column["name"] for column in found.schema["columns"])]
+        show_csv(names, ([row[name] for name in names] for row in found.rows), raw)
+        return
+    answer = {"datasetId": found.dataset_id, "version": found.version, "rows": found.rows}
+    present(answer, json, lambda _: _show_head(found))
+
+
+def _show_head(found: FirstRows) -> None:
+    names = [RECORD_ID, *(column["name"] for column in found.schema["columns"])]
+    show_table(names, [[_short(row[name]) for name in names] for row in found.rows])
+
+
+def export_to(
+    dataset: str,
+    /,
+    *,
+    to: Path,
+    version: int | None = None,
+    format: Format | None = None,  # noqa: A002  # the option's name
+    columns: Names = None,
+    raw: Raw = False,
+    json: AsJson = False,
+) -> None:
+    """Write a dataset into one file: CSV, GeoJSON, GeoPackage or GeoParquet.
+
+    The file appears whole or not at all, in the place of an earlier one.
+
+    Parameters
+    ----------
+    dataset
+        Id of the dataset.
+    to
+        The file; its ending says the format: .csv, .geojson, .gpkg, .parquet.
+    version
+        As of this version instead of the current one.
+    format
+        The format, for a file with another ending.
+    columns
+        Only these columns and the record id, with commas between.
+    """
+    with connect() as client, watching(json) as progress:
+        progress.began(dataset, "rows", 0)
+        done = export(
+            client, dataset, to, version, format=format, columns=split_names(columns), raw=raw, progress=progress.moved
+        )
+        progress.ended()
+    answer = {
+        "datasetId": done.dataset_id,
+        "version": done.version,
+        "path": str(done.path),
+        "format": done.format,
+        "rows": done.rows,
+    }
+    told = f"Wrote {cell(done.rows)} rows of {dataset}, version {done.version}, to {done.path}."
+    present(answer, json, lambda _: print(told))
+
+
+def diff_versions(
+    dataset: str,
+    old: int,
+    new: int,
+    /,
+    *,
+    limit: Limit = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+    raw: Raw = False,
+) -> None:
+    """Show what differs between two versions, old and new values side by side.
+
+    Any two versions can be compared, however many lie between; records keep their rows where ids were replaced.
+
+    Parameters
+    ----------
+    dataset
+        Id of the dataset.
+    old
+        The older version.
+    new
+        The newer version.
+    """
+    most = limit if limit is not None or json or csv else SHOWN
+    with connect() as client, watching(json or csv) as progress:
+        progress.began(dataset, "rows", 0)
+        found = diff(client, dataset, old, new, limit=most, progress=progress.moved)
+        progress.ended()
+    if csv:
+        show_csv(("record_id", "change", "column", "old", "new"), _value_rows(found.records), raw)
+        return
+    answer = {
+        "datasetId": dataset,
+        "oldVersion": old,
+        "newVersion": new,
+        "counts": found.counts,
+        "columns": _columns_wire(found.columns),
+        "records": [_difference_wire(each) for each in found.records],
+    }
+    present(answer, json, lambda _: _show_diff(found))
+
+
+def _columns_wire(columns: Columns) -> dict[str, Any]:
+    return {
+        "added": columns.added,
+        "removed": columns.removed,
+        "retyped": {name: _pair_wire(pair) for name, pair in columns.retyped.items()},
+        "movedInEveryRow": {name: _pair_wire(pair) for name, pair in columns.moved.items()},
+    }
+
+
+def _pair_wire(pair: Pair) -> dict[str, Any]:
+    return {"old": pair.old, "new": pair.new}
+
+
+def _difference_wire(each: Difference) -> dict[str, Any]:
+    values = {name: _pair_wire(pair) for name, pair in each.values.items()}
+    return {"recordId": each.record_id, "previousRecordId": each.previous_id, "change": each.change, "values": values}
+
+
+def _value_rows(records: Iterable[Difference]) -> Iterator[tuple[object, ...]]:
+    for each in records:
+        for name, pair in each.values.items():
+            yield each.record_id, each.change, name, pair.old, pair.new
+
+
+def _show_diff(found: Compared) -> None:
+    columns = found.columns
+    moved = [f"{name} from {_short(pair.old)} to {_short(pair.new)}" for name, pair in columns.moved.items()]
+    retyped = [f"{name} from {pair.old} to {pair.new}" for name, pair in columns.retyped.items()]
+    told = {"columns added": columns.added, "columns removed": columns.removed, "retyped": retyped}
+    facts = {**found.counts, **told, "moved in every row": moved}
+    show_facts({name: value for name, value in facts.items() if value != []})
+    if found.records:
+        print()
+        rows = [row for each in found.records for row in _shown_difference(each, found.key_columns)]
+        show_table(("RECORD", "CHANGE", "COLUMN", "OLD", "NEW"), rows)
+    _show_rest(sum(found.counts.values()), len(found.records))
+
+
+def _shown_difference(each: Difference, keys: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    """Give a line for each value that changed, one line for a record that came or went."""
+    side = "old" if each.change == "removed" else "new"
+    known = each.record or {name: pair.old for name, pair in each.values.items()}
+    label = _short(" ".join(str(known[name]) for name in keys if known.get(name) is not None) or each.record_id)
+    if each.change == "changed":
+        for name, pair in each.values.items():
+            yield label, each.change, name, _short(pair.old), _short(pair.new)
+        return
+    whole = _short(", ".join(str(getattr(pair, side)) for pair in each.values.values()))
+    yield (label, each.change, None, *((whole, None) if side == "old" else (None, whole)))
+
+
+def show_changes(
+    subscription: str,
+    /,
+    *,
+    since: str,
+    place: str | None = None,
+    topic: str | None = None,
+    limit: Limit = None,
+    json: AsJson = False,
+    csv: AsCsv = False,
+    raw: Raw = False,
+) -> None:
+    """Show what changed in all datasets of a subscription since a moment.
+
+    Parameters
+    ----------
+    subscription
+        Id of the subscription.
+    since
+        A date, a time or how long ago, like 2026-10-18, 2026-10-18T06:00Z or 7d.
+    place
+        Only datasets in this place.
+    topic
+        Only datasets of this topic.
+    """
+    start = moment(since, datetime.now(UTC))
+    with connect() as client, watching(json or csv) as progress:
+        progress.began(subscription, "changes", 0)
+        opened = changes_since(client, subscription, start, place=place, topic=topic, progress=progress.moved)
+        with opened as changes:
+            if csv:
+                show_csv(_CHANGE_COLUMNS, map(_change_row, islice(changes, limit)), raw)
+                return
+            summed = _Summed()
+            most = limit if limit is not None or json else SHOWN
+            kept = [each for at, each in enumerate(map(summed.taken, changes)) if most is None or at < most]
+        progress.ended()
+    answer = {
+        "subscriptionId": subscription,
+        "since": start.isoformat(),
+        "datasets": summed.wire(),
+        "changes": [_change_wire(each) for each in kept],
+    }
+    present(answer, json, lambda _: _show_changes(summed, kept))
+
+
+_CHANGE_COLUMNS: Final = (
+    "dataset_id",
+    "title",
+    "place_id",
+    "topic",
+    "version",
+    "released_at",
+    "change",
+    "record_id",
+    "changed_columns",
+    "record",
+)
+
+
+def _change_wire(each: Changed) -> dict[str, Any]:
+    return {
+        "datasetId": each.dataset["id"],
+        "title": each.dataset["title"],
+        "placeId": each.dataset["place"]["id"],
+        "topic": each.dataset["topic"],
+        "version": each.version["version"],
+        "publishedAt": each.version["publishedAt"],
+        "change": each.change,
+        "recordId": each.record_id,
+        "previousRecordId": each.previous_id,
+        "changedColumns": list(each.columns),
+        "record": each.record,
+        "rows": each.rows,
+    }
+
+
+def _change_row(each: Changed) -> tuple[object, ...]:
+    wire = _change_wire(each)
+    names = ("datasetId", "title", "placeId", "topic", "version", "publishedAt", "change", "recordId")
+    return (*(wire[name] for name in names), " ".join(each.columns), each.record)
+
+
+class _Summed:
+    """Counts changes by dataset as they pass."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._by_dataset: dict[str, dict[str, Any]] = {}
+
+    def taken(self, each: Changed) -> Changed:
+        """Count one and pass it on."""
+        of = self._by_dataset.setdefault(
+            each.dataset["id"],
+            {
+                "datasetId": each.dataset["id"],
+                "title": each.dataset["title"],
+                "version": 0,
+                "added": 0,
+                "changed": 0,
+                "removed": 0,
+                "reloaded": False,
+            },
+        )
+        of["version"] = each.version["version"]
+        if each.record_id is None:
+            of["reloaded"] = True
+        else:
+            of[each.change] += 1
+        self.total += 1
+        return each
+
+    def wire(self) -> list[dict[str, Any]]:
+        """Give the counts of each dataset."""
+        return list(self._by_dataset.values())
+
+
+def _show_changes(summed: _Summed, kept: list[Changed]) -> None:
+    names = ("added", "changed", "removed")
+    rows = [
+        (each["datasetId"], each["title"], str(each["version"]), *(each[name] for name in names), each["reloaded"])
+        for each in summed.wire()
+    ]
+    show_table(("DATASET", "TITLE", "VERSION", "ADDED", "CHANGED", "REMOVED", "RELOADED"), rows)
+    if kept:
+        print()
+        show_table(("RELEASED", "DATASET", "CHANGE", "RECORD", "WHAT"), map(_shown_change, kept))
+    _show_rest(summed.total, len(kept))
+
+
+def _shown_change(each: Changed) -> tuple[object, ...]:
+    what = list(each.columns) if each.rows is None else f"{cell(each.rows)} rows"
+    released = local_time(each.version["publishedAt"])
+    return released, each.dataset["id"], each.change, _short(each.label), what
+
+
+def _show_rest(total: int, shown: int) -> None:
+    if total > shown:
+        print(f"\n{cell(total - shown)} more: add --limit, --json or --csv.")
+
+
+def _short(value: object) -> object:
+    """Cut a long text for a table."""
+    if isinstance(value, float):
+        return f"{value:,.10g}"
+    if isinstance(value, str) and len(value) > _CELL:
+        return f"{value[: _CELL - 1]}…"
+    return value

@@ -1,0 +1,136 @@
+"""What changed since a moment in all datasets of a subscription, from the envelope columns alone (page 001)."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from ploti._client import Client
+from ploti._download import ignore_bytes
+from ploti.contract.files import CHANGE, CHANGED_COLUMNS, CHANGES_COLUMNS, ENVELOPE, RECORD_ID
+from ploti.contract.resources import Dataset, Version
+from ploti.contract.values import STORAGE_TYPES, ColumnType
+from ploti.errors import FixRequest, Reload
+from ploti.look.diff import Diff
+from ploti.look.view import Look, Record, looking, quoted, readable
+
+_AGO: Final = re.compile(r"([0-9]{1,5})\s*(m|h|d|w)")
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_TYPES: Final[dict[str, ColumnType]] = {
+    stored.duckdb: type_ for type_, stored in STORAGE_TYPES.items() if type_ in {"geometry", "date", "timestamp"}
+}
+"""Stored types whose values are not shown as they are."""
+
+Kind = Literal["added", "changed", "removed", "first", "reloaded"]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One record that a version changed, or a version whose records cannot be told apart: `first` and `reloaded`.
+
+    `record` has the values as of the version, None for a removed one; `rows` counts what `first` and `reloaded` hold.
+    """
+
+    dataset: Dataset
+    version: Version
+    change: Kind
+    record_id: str | None = None
+    previous_id: str | None = None
+    columns: Sequence[str] = ()
+    record: Record | None = None
+    rows: int | None = None
+
+    @property
+    def label(self) -> str | None:
+        """Name the record for people: its key's values, else its id."""
+        keys = [self.record.get(name) for name in self.dataset["keyColumns"]] if self.record else []
+        told = " ".join(str(value) for value in keys if value is not None)
+        return told or self.record_id
+
+
+@contextmanager
+def changes_since(
+    client: Client,
+    subscription: str,
+    since: datetime,
+    *,
+    place: str | None = None,
+    topic: str | None = None,
+    progress: Callable[[int], object] = ignore_bytes,
+) -> Iterator[Iterator[Changed]]:
+    """Open the changes of all versions released since a moment, in the order of their release.
+
+    A version that is to be reloaded is compared with the one before it while that is kept.
+    """
+    with looking(client, progress) as look:
+        yield _changes(look, _released(client, subscription, since, place, topic))
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Read a date (its beginning in the user's time zone), a time, or how long ago, like `7d` or `24h`."""
+    ago = _AGO.fullmatch(text.strip())
+    if ago:
+        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone(UTC)
+    except ValueError:
+        told = f"{text!r} is no moment: give a date, a time or how long ago, like 2026-10-18, 2026-10-18T06:00Z or 7d."
+        raise FixRequest(told, code="invalid_input", field="since") from None
+
+
+def _released(
+    client: Client, subscription: str, since: datetime, place: str | None, topic: str | None
+) -> list[tuple[Dataset, Version]]:
+    """List the versions released since, the first released first."""
+    found: list[tuple[Dataset, Version]] = []
+    datasets = client.feeds.datasets.iter(subscription=subscription, updated_since=since, place=place, topic=topic)
+    for dataset in datasets:
+        for version in client.feeds.datasets.versions.iter(dataset["id"], order="desc"):
+            if datetime.fromisoformat(version["publishedAt"]) < since:
+                break
+            found.append((dataset, version))
+    return sorted(found, key=lambda each: (each[1]["publishedAt"], each[0]["id"], each[1]["version"]))
+
+
+def _changes(look: Look, released: Sequence[tuple[Dataset, Version]]) -> Iterator[Changed]:
+    for dataset, version in released:
+        if version["previousVersion"] is None:
+            yield Changed(dataset, version, "first", rows=version["rowCount"])
+        elif version["resyncRequired"]:
+            yield from _compared(look, dataset, version, version["previousVersion"])
+        else:
+            yield from _listed(look, dataset, version)
+
+
+def _listed(look: Look, dataset: Dataset, version: Version) -> Iterator[Changed]:
+    """Read a version's changes files."""
+    try:
+        paths = look.parts(dataset["id"], version["version"], "changes")
+    except Reload:
+        yield Changed(dataset, version, "reloaded", rows=version["rowCount"])
+        return
+    if not paths:
+        return
+    look.view("changes", paths)
+    stored = {name: kind for name, kind, *_ in look.db.execute("DESCRIBE changes").fetchall()}
+    own = {
+        name: _TYPES.get(kind, "string") for name, kind in stored.items() if name not in {*ENVELOPE, *CHANGES_COLUMNS}
+    }
+    told = ", ".join(quoted(name) for name in (RECORD_ID, CHANGE, CHANGED_COLUMNS))
+    for row in look.records(f"SELECT {told}{', ' if own else ''}{readable(own)} FROM changes"):
+        record = None if row[CHANGE] == "removed" else {name: row[name] for name in own}
+        yield Changed(dataset, version, row[CHANGE], row[RECORD_ID], None, row[CHANGED_COLUMNS] or (), record)
+
+
+def _compared(look: Look, dataset: Dataset, version: Version, previous: int) -> Iterator[Changed]:
+    """Compare a version that is to be reloaded with the one before; where that is gone, tell of it whole."""
+    try:
+        diff = Diff(look, dataset["id"], previous, version["version"])
+    except Reload:
+        yield Changed(dataset, version, "reloaded", rows=version["rowCount"])
+        return
+    for each in diff.differences():
+        columns = list(each.values) if each.change == "changed" else []
+        yield Changed(dataset, version, each.change, each.record_id, each.previous_id, columns, each.record)

@@ -1,0 +1,383 @@
+"""First rows, one file of a version, what differs between two versions, what changed since: all over the fake API."""
+
+import csv
+import json
+from datetime import UTC, date, datetime, timedelta
+
+import duckdb
+import geopandas
+import pytest
+
+import ploti
+from ploti.contract.files import PREVIOUS_RECORD_ID, RECORD_ID
+from ploti.look.cells import disarmed
+from ploti.look.changed import changes_since, moment
+from ploti.look.diff import Columns, Pair, diff
+from ploti.look.rows import export, head
+from ploti.testing.feed import SUBSCRIPTION, Feed, parquet, record_id
+from ploti.testing.stories import POINT
+
+A, B = "ds_orange_permits", "ds_orange_zoning"
+COLUMNS = {"number": "string", "units": "integer", "value": "number", "open": "boolean", "day": "date"}
+COLUMNS |= {"seen": "timestamp", "extra": "json", "read_on": "date", "geometry": "geometry"}
+SEEN = datetime(1, 2, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+def row(number, **more):
+    values = {
+        "number": f"P-{number}", "units": number, "value": number - 5.5, "open": True, "day": date(2026, 1, 2),
+        "seen": SEEN, "extra": '{"a":[1,2]}', "read_on": date(2026, 1, 1), "geometry": POINT,
+    }  # fmt: skip
+    return values | more
+
+
+def rows(*numbers):
+    return {record_id(number): row(number) for number in numbers}
+
+
+TEXT = row(1) | {
+    "day": "2026-01-02", "seen": "0001-02-03T04:05:06.000007Z", "read_on": "2026-01-01", "geometry": "POINT (1 2)",
+}  # fmt: skip
+"""Row 1 as values that JSON and people can have."""
+
+
+@pytest.fixture
+def feed():
+    return Feed()
+
+
+@pytest.fixture
+def client(feed):
+    with ploti.Client(**feed.api.client_options, retries=ploti.Retries(first_wait=0)) as client:
+        yield client
+
+
+# the first rows, one file
+
+
+def test_first_rows_are_those_of_the_first_part_alone_where_it_has_enough(feed, client):
+    feed.add(A, COLUMNS, rows(1))
+    feed.reload(A, rows(*range(9)), "previous_unavailable", parts=3)
+    found = head(client, A, rows=2)
+    assert (found.version, len(found.rows)) == (2, 2)
+    assert not [request for request in feed.api.requests if request.path.endswith("part-0001.parquet")]
+    assert len(head(client, A, rows=5).rows) == 5
+    (only,) = head(client, A, 1).rows
+    assert only[RECORD_ID] == record_id(1)
+    assert {name: only[name] for name in COLUMNS} == TEXT
+
+
+def exported(client, tmp_path, name, **options):
+    done = export(client, A, tmp_path / name, **options)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    return done
+
+
+def test_csv_has_every_value_as_text(feed, client, tmp_path):
+    feed.add(A, COLUMNS, rows(1) | {record_id(2): dict.fromkeys(COLUMNS)})
+    assert exported(client, tmp_path, "x.csv").rows == 2
+    first, second = sorted(csv.DictReader((tmp_path / "x.csv").open()), key=lambda line: line["number"], reverse=True)
+    text = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in TEXT.items()}
+    assert {name: first[name] for name in COLUMNS} == text
+    assert {second[name] for name in COLUMNS} == {""}
+
+
+CELLS = [
+    ("=1+1", "'=1+1"),
+    ("-5.00", "-5.00"),
+    ("+1e5", "+1e5"),
+    ("+1 407 555 0100", "'+1 407 555 0100"),
+    ("@x", "'@x"),
+    ("\t=1", "'\t=1"),
+    ("-", "'-"),
+    ("-1-1", "'-1-1"),
+    ("plain = text", "plain = text"),
+]
+
+
+def test_text_that_a_spreadsheet_would_run_is_disarmed_and_numbers_stay(feed, client, tmp_path):
+    """F080, with one rule in both places that write CSV."""
+    assert [disarmed(text) for text, _ in CELLS] == [shown for _, shown in CELLS]
+    columns = {"text": "string", "number": "number"}
+    feed.add(A, columns, {record_id(at): {"text": text, "number": -at} for at, (text, _) in enumerate(CELLS)})
+    for raw in (False, True):
+        export(client, A, tmp_path / "x.csv", raw=raw)
+        lines = sorted(csv.DictReader((tmp_path / "x.csv").open(newline="")), key=lambda line: -float(line["number"]))
+        assert [line["text"] for line in lines] == [pair[0 if raw else 1] for pair in CELLS]
+        assert lines[5]["number"] == "-5.0"
+
+
+def test_geojson_has_shapes_and_nested_values(feed, client, tmp_path):
+    feed.add(A, COLUMNS, rows(1) | {record_id(2): row(2, geometry=None)})
+    exported(client, tmp_path, "x.geojson")
+    found = json.loads((tmp_path / "x.geojson").read_text())
+    first, second = sorted(found["features"], key=lambda feature: feature["properties"]["number"])
+    assert first["geometry"] == {"type": "Point", "coordinates": [1, 2]}
+    assert second["geometry"] is None
+    properties = {name: value for name, value in TEXT.items() if name != "geometry"} | {"extra": {"a": [1, 2]}}
+    assert {name: first["properties"][name] for name in properties} == properties
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_geoparquet_opens_elsewhere(feed, client, tmp_path, parts):
+    feed.add(A, COLUMNS, {})
+    feed.reload(A, rows(*range(9)), "previous_unavailable", parts=parts)
+    exported(client, tmp_path, "x.parquet")
+    with duckdb.connect() as db:
+        (count,) = db.execute(f"SELECT count(*) FROM '{tmp_path}/x.parquet'").fetchone()
+    assert count == 9
+    if parts > 1:
+        assert set(geopandas.read_parquet(tmp_path / "x.parquet").geometry.to_wkt()) == {"POINT (1 2)"}
+
+
+def test_files_that_are_none_are_no_traceback(feed, client, tmp_path):
+    feed.add(A, COLUMNS, rows(1))
+    feed.api.rebuild(A, 1, {"snapshot/part-0000.parquet": b"no parquet"})
+    with pytest.raises(ploti.BadAnswer, match="cannot be read"):
+        export(client, A, tmp_path / "x.csv")
+    with pytest.raises(ploti.FixRequest, match="no folder"):
+        export(client, A, tmp_path / "nowhere" / "x.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_can_be_chosen_and_a_file_is_replaced(feed, client, tmp_path):
+    feed.add(A, COLUMNS, rows(1))
+    (tmp_path / "x.txt").write_text("an earlier one")
+    exported(client, tmp_path, "x.txt", format="csv", columns=["number"], version=1)
+    assert (tmp_path / "x.txt").read_text() == f"{RECORD_ID},number\n{record_id(1)},P-1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("x.doc", {}, "--format"),
+        ("x.csv", {"columns": ["nothing"]}, "no column 'nothing'"),
+        ("x.geojson", {}, "no shapes"),
+    ],
+)
+def test_what_cannot_be_written_leaves_the_file_as_it_was(feed, client, tmp_path, name, options, told):
+    feed.add(A, {"number": "string"}, {record_id(1): {"number": "x"}})
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ploti.FixRequest, match=told):
+        export(client, A, tmp_path / name, **options)
+    assert (tmp_path / name).read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+# two versions
+
+
+def values(found):
+    """What differs, by number of the record: change and old and new values."""
+    numbers = {record_id(number): number for number in range(200)}
+    return {
+        numbers[each.record_id]: (each.change, {name: (pair.old, pair.new) for name, pair in each.values.items()})
+        for each in found.records
+    }
+
+
+def test_old_and_new_values_stand_side_by_side(feed, client):
+    feed.add(A, COLUMNS, rows(1, 2, 3))
+    feed.update(A, put={record_id(1): row(1, value=None, extra="[]"), **rows(4)}, drop=[record_id(2)])
+    found = diff(client, A, 1, 2)
+    assert found.counts == {"added": 1, "changed": 1, "removed": 1}
+    assert found.columns == Columns([], [], {}, {})
+    told = values(found)
+    assert told[1] == ("changed", {"value": (-4.5, None), "extra": ('{"a":[1,2]}', "[]")})
+    assert told[4][0] == "added"
+    assert told[4][1]["number"] == (None, "P-4")
+    assert told[2][1]["geometry"] == ("POINT (1 2)", None)
+    assert [each.record and each.record["number"] for each in found.records if each.change != "removed"] == [
+        {1: "P-1", 4: "P-4"}[number] for number in told if number != 2
+    ]
+    assert len(diff(client, A, 1, 2, limit=1).records) == 1
+
+
+def test_a_chain_of_versions_is_told_as_one_change(feed, client):
+    feed.add(A, COLUMNS, rows(1, 2, 3))
+    feed.update(A, put={record_id(1): row(1, units=7)})
+    feed.update(A, put=rows(4), version=5)
+    feed.update(A, put={record_id(1): row(1), record_id(2): row(2, units=8)}, drop=[record_id(4)], version=9)
+    assert values(diff(client, A, 1, 9)) == {2: ("changed", {"units": (2, 8)})}
+
+
+def test_a_value_that_moves_in_every_row_is_told_once(feed, client):
+    feed.add(A, COLUMNS, rows(1, 2))
+    feed.update(A, constants={"read_on": date(2026, 1, 3)})
+    found = diff(client, A, 1, 2)
+    assert found.columns.moved == {"read_on": Pair("2026-01-01", "2026-01-03")}
+    assert (found.records, sum(found.counts.values())) == ([], 0)
+
+
+def test_in_a_dataset_of_one_row_its_values_are_that_rows(feed, client):
+    feed.add(A, COLUMNS, rows(1))
+    feed.reload(A, {record_id(1): row(1, units=2)}, "previous_unavailable")
+    assert values(diff(client, A, 1, 2)) == {1: ("changed", {"units": (1, 2)})}
+
+
+def test_columns_that_come_go_and_change_their_type(feed, client):
+    feed.add(A, {"number": "string", "gone": "string", "size": "integer"}, {
+        record_id(at): {"number": f"P-{at}", "gone": "x", "size": at} for at in (1, 2)
+    })  # fmt: skip
+    after = {record_id(at): {"number": f"P-{at}", "size": str(at * (at == 1) or "two"), "new": "y"} for at in (1, 2)}
+    feed.reload(A, after, "schema_changed", columns={"number": "string", "size": "string", "new": "string"})
+    found = diff(client, A, 1, 2)
+    assert found.columns == Columns(["new"], ["gone"], {"size": Pair("integer", "string")}, {})
+    assert values(found) == {2: ("changed", {"size": (2, "two")})}
+
+
+def test_records_keep_their_rows_where_ids_were_replaced_twice(feed, client):
+    feed.add(A, COLUMNS, rows(1, 2, 3))
+    for shift in (100, 50):
+        before = feed.current(A).rows
+        moved = {id_: record_id(values["units"] + shift) for id_, values in before.items() if values["units"] != 3}
+        later = {moved.get(id_, id_): values | {"units": values["units"] + shift} for id_, values in before.items()}
+        later[record_id(3)] = row(3)
+        feed.reload(A, later, "record_ids_changed", id_map={id_: moved.get(id_, id_) for id_ in before})
+    found = diff(client, A, 1, 3)
+    assert {(each.previous_id, each.record_id): dict(each.values) for each in found.records} == {
+        (record_id(at), record_id(at + 150)): {"units": Pair(at, at + 150)} for at in (1, 2)
+    }
+
+
+def test_two_records_that_trade_their_ids_are_followed(feed, client):
+    feed.add(A, COLUMNS, rows(1, 2, 3))
+    traded = {record_id(1): row(2, units=9), record_id(2): row(1), **rows(3)}
+    feed.reload(A, traded, "record_ids_changed", id_map={record_id(1): record_id(2), record_id(2): record_id(1)})
+    (only,) = diff(client, A, 1, 2).records
+    assert (only.record_id, only.previous_id) == (record_id(1), record_id(2))
+    assert only.values == {"units": Pair(2, 9)}
+
+
+def test_column_names_that_would_break_the_query(feed, client):
+    """F070."""
+    names = dict.fromkeys(("group", 'a"b', "now_id", "was", "change", "d0", "o0", "%s"), "string")
+    feed.add(A, names, {record_id(at): dict.fromkeys(names, str(at)) for at in (1, 2)})
+    feed.update(A, put={record_id(1): {**dict.fromkeys(names, "1"), 'a"b': "new"}})
+    assert values(diff(client, A, 1, 2)) == {1: ("changed", {'a"b': ("1", "new")})}
+
+
+def test_volatile_columns_are_not_compared(feed, client):
+    feed.add(A, COLUMNS, rows(1, 2))
+    feed.snapshots[A][1].schema["columns"][1]["volatile"] = True
+    feed.update(A, put={record_id(1): row(1, units=5)})
+    assert diff(client, A, 1, 2).records == []
+
+
+@pytest.mark.parametrize(
+    ("versions", "error"), [((2, 1), ploti.FixRequest), ((1, 1), ploti.FixRequest), ((1, 7), ploti.NotFound)]
+)
+def test_versions_that_cannot_be_compared(feed, client, versions, error):
+    feed.add(A, COLUMNS, rows(1))
+    feed.update(A, put=rows(2))
+    with pytest.raises(error):
+        diff(client, A, *versions)
+
+
+def test_a_version_past_retention_says_so(feed, client):
+    feed.add(A, COLUMNS, rows(1))
+    feed.update(A, put=rows(2))
+    feed.api.keep(A, 1, "pruned")
+    with pytest.raises(ploti.Reload):
+        diff(client, A, 1, 2)
+
+
+# since a moment
+
+
+@pytest.fixture
+def clocked():
+    """A feed whose clock the test moves."""
+    now = [datetime(2026, 10, 1, tzinfo=UTC)]
+    feed = Feed()
+    feed.api.clock = lambda: now[0]
+    feed.pass_days = lambda days: now.__setitem__(0, now[0] + timedelta(days=days))
+    return feed
+
+
+def changed(feed, since, **filters):
+    with ploti.Client(**feed.api.client_options, retries=ploti.Retries(first_wait=0)) as client:
+        opened = changes_since(client, SUBSCRIPTION, datetime(2026, 10, since, tzinfo=UTC), **filters)
+        with opened as changes:
+            return [
+                (
+                    each.dataset["id"],
+                    each.version["version"],
+                    each.change,
+                    each.record_id,
+                    list(each.columns),
+                    each.rows,
+                )
+                for each in changes
+            ]
+
+
+def test_changes_of_all_datasets_come_in_the_order_of_release(clocked):
+    """Day 1: both datasets; day 2: A changes; day 3: B changes twice; day 4: A changes, B is reloaded."""
+    clocked.add(A, COLUMNS, rows(1, 2), topic=None)
+    clocked.add(B, {"zone": "string"}, {record_id(1): {"zone": "R-1"}, record_id(2): {"zone": "R-2"}})
+    clocked.pass_days(1)
+    clocked.update(A, put={record_id(1): row(1, units=3)})
+    clocked.pass_days(1)
+    clocked.update(B, put={record_id(3): {"zone": "R-3"}})
+    clocked.update(B, drop=[record_id(1)])
+    clocked.pass_days(1)
+    clocked.reload(B, {record_id(3): {"zone": "R-3b"}}, "previous_unavailable")
+    told = [
+        (A, 1, "first", None, [], 2),
+        (B, 1, "first", None, [], 2),
+        (A, 2, "changed", record_id(1), ["units"], None),
+        (B, 2, "added", record_id(3), [], None),
+        (B, 3, "removed", record_id(1), [], None),
+        (B, 4, "changed", record_id(3), ["zone"], None),
+        (B, 4, "removed", record_id(2), [], None),
+    ]
+    assert changed(clocked, 1) == told
+    assert changed(clocked, 2) == told[2:]
+    assert changed(clocked, 3) == told[3:]
+    assert changed(clocked, 5) == []
+    assert changed(clocked, 1, topic="development-activity") == [each for each in told if each[0] == B]
+    clocked.api.keep(B, 3, "pruned")
+    assert changed(clocked, 4) == [(B, 4, "reloaded", None, [], 1)]
+
+
+def test_a_record_is_named_by_its_key_and_comes_whole(clocked):
+    clocked.add(A, COLUMNS, rows(1, 2))
+    clocked.snapshots[A][1].schema["keyColumns"] = ["number", "units"]
+    clocked.pass_days(1)
+    clocked.update(A, put={record_id(1): row(1, value=0.0)}, drop=[record_id(2)])
+    since = datetime(2026, 10, 2, tzinfo=UTC)
+    with ploti.Client(**clocked.api.client_options) as client, changes_since(client, SUBSCRIPTION, since) as changes:
+        first, second = changes
+    assert (first.label, second.label, second.record) == ("P-1 1", record_id(2), None)
+    assert first.record == TEXT | {"value": 0.0}
+
+
+NOW = datetime(2026, 10, 18, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("2026-10-18T06:00Z", datetime(2026, 10, 18, 6, tzinfo=UTC)),
+        ("2026-10-18T06:00:00+02:00", datetime(2026, 10, 18, 4, tzinfo=UTC)),
+        ("2026-10-17", datetime(2026, 10, 17).astimezone(UTC)),  # the user's own zone
+        ("7d", NOW - timedelta(days=7)),
+        ("90 m", NOW - timedelta(minutes=90)),
+        ("2w", NOW - timedelta(weeks=2)),
+        ("24h", NOW - timedelta(hours=24)),
+    ],
+)
+def test_a_moment_is_a_date_a_time_or_how_long_ago(text, found):
+    assert moment(text, NOW) == found
+
+
+@pytest.mark.parametrize("text", ["tuesday", "", "7", "99999999d", "2026-13-01"])
+def test_what_is_no_moment_is_told(text):
+    with pytest.raises(ploti.FixRequest, match="no moment"):
+        moment(text, NOW)
+
+
+def test_id_map_columns_are_those_of_the_contract():
+    assert (PREVIOUS_RECORD_ID, RECORD_ID) == ("_ploti_previous_record_id", "_ploti_record_id")
+    assert parquet({RECORD_ID: "string"}, []).startswith(b"PAR1")
