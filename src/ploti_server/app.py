@@ -55,6 +55,7 @@ def build_ports(
         open_state=open_state,
         reach=reach,
         hooks=_hooks(settings),
+        retention=settings.retention,
     )
 
 

@@ -21,6 +21,7 @@ from ploti_server.domain.events import LoggedEvent, NewEvent
 from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import Counted
+from ploti_server.domain.retention import RetentionLimits
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.webhooks import Webhook
@@ -249,6 +250,12 @@ class EventRecords(Protocol):
 
     def oldest(self, subscription_id: str) -> int | None:
         """Give the number of the oldest event kept, None where none is."""
+
+    def sent_by(self, subscription_id: str, moment: datetime) -> int | None:
+        """Give the number up to which all kept events were sent at a moment or before, None where no event was."""
+
+    def drop_through(self, subscription_id: str, number: int) -> None:
+        """Delete the events up to a number with their deliveries; numbers are never given again (D7.5)."""
 
 
 class IdempotencyRecords(Protocol):
@@ -508,3 +515,4 @@ class Ports:
     open_state: Sources
     reach: Callable[[str], None] = lambda _: None
     hooks: Hooks | None = None
+    retention: RetentionLimits = RetentionLimits()

@@ -91,6 +91,9 @@ FULL_VERSION = Version(
     files=(StoredFile("snapshot/part-0000.parquet", "application/x", 10, "00" * 32, 5),),
     staff_files=(StoredFile("rejects/part-0000.parquet", "application/x", 1, "11" * 32),),
     note="why",
+    expired=("changes", "snapshot"),
+    expired_at=NOW + 2 * HOUR,
+    rebuilt_at=NOW + 3 * HOUR,
 )
 WORKSPACE = Workspace("w1", "Lee", ("fl-county-lee",), None, NOW)
 

@@ -83,6 +83,12 @@ class TestWebhooks:
         with pytest.raises(UNKNOWN_PARENT), filled.write() as records:
             records.webhooks.put(hook(**unknown))
 
+    def test_deliveries_of_dropped_events_go_with_them(self, hooked):
+        append(hooked, "ds_a", "ds_b")
+        with hooked.write() as records:
+            records.events.drop_through("sub_1", 1)
+        assert [delivery.number for delivery in all_of(hooked)] == [2]
+
     @pytest.mark.parametrize("gone", ["webhook", "subscription", "workspace"])
     def test_goes_with_its_deliveries_and_what_it_belongs_to(self, hooked, gone):
         append(hooked, "ds_a")

@@ -239,6 +239,35 @@ class TestEvents:
             records.events.append("sub_1", [event(), event(), event()], NOW)
             assert (records.events.oldest("sub_1"), records.events.newest("sub_1")) == (1, 3)
 
+    @pytest.mark.parametrize(
+        ("sent", "by", "through"),
+        [
+            ([], 0, None),
+            ([0, 1, 2], -1, None),
+            ([0, 1, 2], 0, 1),
+            ([0, 1, 2], 1, 2),
+            ([0, 1, 2], 9, 3),
+            ([5, 1, 2], 2, None),
+            ([0, 5, 1], 2, 1),
+        ],
+    )
+    def test_sent_by_tells_how_far_the_log_is_old_throughout(self, filled, sent, by, through):
+        with filled.write() as records:
+            for hours in sent:
+                records.events.append("sub_1", [event()], NOW + hours * HOUR)
+            assert records.events.sent_by("sub_1", NOW + by * HOUR) == through
+
+    def test_dropped_events_are_gone_and_their_numbers_never_given_again(self, filled):
+        with filled.write() as records:
+            records.events.append("sub_1", [event(), event(), event()], NOW)
+            records.events.drop_through("sub_1", 2)
+            assert numbers(records.events.after("sub_1", 0, 10)) == [3]
+            assert (records.events.oldest("sub_1"), records.events.newest("sub_1")) == (3, 3)
+            records.events.drop_through("sub_1", 3)
+            assert (records.events.oldest("sub_1"), records.events.newest("sub_1")) == (None, 3)
+            assert records.events.sent_by("sub_1", NOW) is None
+            assert numbers(records.events.append("sub_1", [event()], NOW)) == [4]
+
     def test_nothing_to_append_takes_no_number(self, filled):
         with filled.write() as records:
             assert records.events.append("sub_1", [], NOW) == ()

@@ -185,6 +185,18 @@ class SqlEvents:
         c = tables.events.c
         return self._in.number(select(func.min(c.number)).where(c.subscription_id == subscription_id))
 
+    def sent_by(self, subscription_id: str, moment: datetime) -> int | None:
+        c = tables.events.c
+        oldest = self.oldest(subscription_id)
+        later = select(c.number).where(c.subscription_id == subscription_id, c.timestamp > moment).order_by(c.number)
+        first_later = self._in.number(later.limit(1))
+        end = self.newest(subscription_id) if first_later is None else first_later - 1
+        return end if oldest is not None and oldest <= end else None
+
+    def drop_through(self, subscription_id: str, number: int) -> None:
+        c = tables.events.c
+        self._in.change(tables.events.delete().where(c.subscription_id == subscription_id, c.number <= number))
+
 
 class SqlSecrets:
     """`SecretRecords` in the database."""

@@ -35,6 +35,7 @@ from ploti_server.domain.log import (
     later_events,
 )
 from ploti_server.domain.membership import Moves
+from ploti_server.domain.retention import offered
 from ploti_server.domain.status import Standing
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
@@ -181,9 +182,11 @@ def _entries_as_of(
 def _checked(context: Context, asked: _Asked, entry: _Entry) -> _Entry:
     """Look whether a version's snapshot is there; raises `Refused` where `asOf` reached one past retention."""
     version, current = entry.version, entry.standing.current
+    is_current = version is not None and current is not None and current.number == version.number
+    version = None if version is None else offered(version, is_current=is_current)
     if version is None or keeps_snapshot(context.ports.files, version):
-        return entry
-    if asked.as_of is not None and (current is None or current.number != version.number):
+        return replace(entry, version=version)
+    if asked.as_of is not None and not is_current:
         raise expired_as_of(f"The snapshot of version {version.number} of {entry.dataset.id} is no longer kept")
     return replace(entry, is_kept=False)
 

@@ -8,6 +8,7 @@ from ploti_server.domain.access import OUTSIDE_COVERAGE, Access, Refused, access
 from ploti_server.domain.coverage import is_covered
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.places import Place, place_named
+from ploti_server.domain.retention import offered
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.pipeline.subscriptions import plan_of
 from ploti_server.ports import Records
@@ -71,7 +72,7 @@ def reach_version(records: Records, dataset_id: str, number: int) -> Version:
 
 @dataclass(frozen=True)
 class Reached:
-    """A version whose links may be signed."""
+    """A version with those of its files whose links may be signed."""
 
     dataset: Dataset
     version: Version
@@ -86,4 +87,5 @@ def reach_files(context: Context, caller: Caller, dataset_id: str, number: int) 
         require_subscribed(records, caller.workspace.id, dataset_id)
         version = reach_version(records, dataset_id, number)
         current = records.versions.current(dataset_id)
-        return Reached(dataset, version, current is not None and current.number == number)
+        is_current = current is not None and current.number == number
+        return Reached(dataset, offered(version, is_current=is_current), is_current)

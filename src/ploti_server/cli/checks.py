@@ -4,7 +4,6 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from cyclopts import Parameter
 
 from ploti_server import worker
 from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, Common, WrongUsage, as_text, say, show
+from ploti_server.cli.printing import COMMON, Common, WrongUsage, as_text, read_moment, say, show
 from ploti_server.domain.checks import Check
 from ploti_server.pipeline.check import GivenState, own_state, take_state
 from ploti_server.pipeline.deliver import deliver_due
@@ -43,7 +42,8 @@ def check(
         elif history is not None:
             taken = ((take_state(ports, dataset, past), past) for past in _past(ports, dataset, history, Path(scratch)))
         else:
-            given_one = own_state(ports, dataset, _moment(at)) if state is None else GivenState(state, _moment(at))
+            when = read_moment(at)
+            given_one = own_state(ports, dataset, when) if state is None else GivenState(state, when)
             taken = iter([(take_state(ports, dataset, given_one), given_one)])
         for queued, given in taken:
             done = worker.work_through(ports, worker.new_owner(), queued.id)
@@ -86,16 +86,6 @@ def _require_one_way(
         raise WrongUsage("--all-due reads the sources themselves: leave out --state, --history and --at")
     if history and (state or at):
         raise WrongUsage("--history brings its own states and times: leave out --state and --at")
-
-
-def _moment(at: str | None) -> datetime | None:
-    if at is None:
-        return None
-    try:
-        read = datetime.fromisoformat(at)
-        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise WrongUsage(f"--at: '{at}' is not a time like 2026-10-18T06:00:00Z or 2026-10-18") from error
 
 
 def _past(ports: Ports, dataset: str, history: str, scratch: Path) -> Iterator[GivenState]:

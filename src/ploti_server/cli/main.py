@@ -25,6 +25,7 @@ COMMANDS: Final = (
     ("holds", "ploti_server.cli.holds:holds", "List, show, release and discard held versions."),
     ("versions", "ploti_server.cli.versions:versions", "List a dataset's versions."),
     ("work", "ploti_server.cli.checks:work", "Do the due work until stopped."),
+    ("prune", "ploti_server.cli.prune:prune", "Let go of what is past retention."),
     ("workspace", "ploti_server.cli.workspaces:workspace", "Create, list, change and delete workspaces."),
     ("member", "ploti_server.cli.members:member", "Add, list and remove a workspace's members."),
     ("key", "ploti_server.cli.keys:key", "Create, list and revoke API keys."),

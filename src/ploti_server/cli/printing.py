@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -41,6 +42,17 @@ class Common:
 
 
 COMMON = Common()
+
+
+def read_moment(at: str | None) -> datetime | None:
+    """Read the time that `--at` gives, in UTC where it has no zone; raises `WrongUsage`."""
+    if at is None:
+        return None
+    try:
+        read = datetime.fromisoformat(at)
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise WrongUsage(f"--at: '{at}' is not a time like 2026-10-18T06:00:00Z or 2026-10-18") from error
 
 
 def show(common: Common, data: Any, title: str = "") -> None:

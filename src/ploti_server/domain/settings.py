@@ -1,6 +1,6 @@
 """The server's settings: their names, defaults and rules (D13.1). Reading the file and the environment is the edge's.
 
-`review` and `matching` are the defaults of every dataset; the catalog overrides them. Their settings carry the group's
+`review` and `matching` are the defaults of every dataset; the catalog overrides them. A group's settings carry its
 name: `review_max_row_drop` in the environment or flat in the file, or `max_row_drop` under `[review]` in the file.
 """
 
@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, get_args, get_type_hints
 from urllib.parse import quote, urlsplit
 
 from ploti_server.domain.datasets import MatchingLimits, ReviewLimits
+from ploti_server.domain.retention import RetentionLimits
 
 PREFIX: Final = "PLOTI_SERVER_"
 FILE_NAME: Final = "settings.toml"
@@ -56,6 +57,7 @@ class Settings:
     webhooks_allow_loopback: bool = False
     review: ReviewLimits = ReviewLimits()
     matching: MatchingLimits = MatchingLimits()
+    retention: RetentionLimits = RetentionLimits()
 
     @classmethod
     def of(
@@ -212,7 +214,7 @@ def _rules_of(kind: type, prefix: str = "") -> dict[str, _Rule]:
     return found
 
 
-_GROUPS: Final = ("review", "matching")
+_GROUPS: Final = ("review", "matching", "retention")
 _RULES: Final = _rules_of(Settings)
 _GROUP_OF: Final = {name: next((g for g in _GROUPS if name.startswith(g + "_")), None) for name in _RULES}
 _PLAIN: Final = frozenset(name for name, group in _GROUP_OF.items() if group is None)

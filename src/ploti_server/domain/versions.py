@@ -3,11 +3,14 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from ploti.contract.events import HoldReason, ResyncReason
 from ploti.contract.files import FileKind
 from ploti_server.domain.schema import KnownColumn, Schema, SchemaChange
+
+ExpiringKind = Literal["changes", "snapshot"]
+"""What of a version goes past retention; backfill goes with the changes, attachments with the snapshot."""
 
 
 class VersionStatus(StrEnum):
@@ -48,7 +51,8 @@ class Version:
 
     `base` is the released version it was computed against, `previous_version` what subscribers see. `staff_files`
     (ledger entries, rejects) are never linked. `resync_reason` is None for a version to apply as changes. `fingerprint`
-    tells whether two builds on one base would deliver the same (D5.1).
+    tells whether two builds on one base would deliver the same (D5.1). `expired` is past retention since `expired_at`
+    at the latest (D12); `rebuilt_at` is when lost files were last made again (D5.10).
     """
 
     dataset_id: str
@@ -78,11 +82,14 @@ class Version:
     files: tuple[StoredFile, ...] = ()
     staff_files: tuple[StoredFile, ...] = ()
     note: str | None = None
+    expired: tuple[ExpiringKind, ...] = ()
+    expired_at: datetime | None = None
+    rebuilt_at: datetime | None = None
 
     @property
     def folder(self) -> str:
         """Folder of the version's files in the file store (D5.3)."""
-        return version_folder(self.dataset_id, self.number, self.attempt)
+        return f"{versions_prefix(self.dataset_id)}{self.number}/{self.attempt}"
 
     def files_of(self, kind: FileKind) -> tuple[StoredFile, ...]:
         """The subscriber's files of one kind, in order of part number."""
@@ -90,9 +97,9 @@ class Version:
         return tuple(f for f in self.files if f.path == alone or f.path.startswith(f"{kind}/"))
 
 
-def version_folder(dataset_id: str, number: int, attempt: int) -> str:
-    """Name the folder of one attempt at a version."""
-    return f"{dataset_id}/versions/{number}/{attempt}"
+def versions_prefix(dataset_id: str) -> str:
+    """Name the folder of a dataset's versions, with the slash that ends it; their attempts lie in it by number."""
+    return f"{dataset_id}/versions/"
 
 
 def state_path(dataset_id: str, sha256: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import takewhile
 
 from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, CheckStatus, Refresh
@@ -328,6 +329,18 @@ class _Events:
 
     def oldest(self, subscription_id: str) -> int | None:
         return next((e.number for e in self._state.events.get(subscription_id, ())), None)
+
+    def sent_by(self, subscription_id: str, moment: datetime) -> int | None:
+        log = self._state.events.get(subscription_id, ())
+        old = tuple(takewhile(lambda event: event.timestamp <= moment, log))
+        return old[-1].number if old else None
+
+    def drop_through(self, subscription_id: str, number: int) -> None:
+        state = self._state.changing()
+        state.events[subscription_id] = tuple(e for e in state.events.get(subscription_id, ()) if e.number > number)
+        gone = [d.id for d in state.deliveries.values() if d.subscription_id == subscription_id and d.number <= number]
+        for delivery_id in gone:
+            del state.deliveries[delivery_id]
 
 
 class _Idempotency:

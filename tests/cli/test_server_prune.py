@@ -1,0 +1,48 @@
+"""`ploti-server prune` on a home folder with two versions of one dataset (D12, D13)."""
+
+import json
+
+import pytest
+
+from ploti_server.cli import main
+
+CATALOG = """
+topics: [{id: permits, name: Permits}]
+datasets: [{id: ds_x, title: X, place: fl, topic: permits, source: {kind: file, url: x.csv}}]
+"""
+
+
+@pytest.fixture
+def told(tmp_path, capsys):
+    """Run a command that has to be done on a home with two released versions; gives its answer."""
+
+    def command(*arguments):
+        code = main([*arguments, "--home", str(tmp_path / "home")])
+        captured = capsys.readouterr()
+        assert code == 0, captured.err + captured.out
+        return json.loads(captured.out) if "--json" in arguments else captured.out
+
+    (tmp_path / "catalog.yaml").write_text(CATALOG)
+    command("catalog", "apply", str(tmp_path / "catalog.yaml"))
+    for number in (1, 2):
+        (tmp_path / "x.csv").write_text("k,v\n" + "".join(f"{n},{number}\n" for n in range(5)))
+        command("check", "ds_x")
+    return command
+
+
+def test_prune_tells_what_it_lets_go_and_a_dry_run_what_it_would(told):
+    assert told("prune", "--json") == {
+        "dryRun": False, "events": 0, "versions": [], "filesRemoved": 0, "bytesRemoved": 0,
+    }  # fmt: skip
+    dry = told("prune", "--at", "2999-01-01", "--dry-run", "--json")
+    (gone,) = dry["versions"]
+    assert (gone["version"], gone["kinds"], dry["dryRun"]) == (1, ["snapshot"], True)
+    assert gone["bytes"] > 0
+    says = told("prune", "--at", "2999-01-01")
+    assert f"past retention now: 1, with {gone['bytes']} bytes to go later" in says
+    assert told("prune", "--at", "2999-01-01", "--json")["versions"] == []
+
+
+def test_a_moment_that_cannot_be_read_is_wrong_usage(tmp_path, capsys):
+    assert main(["prune", "--at", "tomorrow", "--home", str(tmp_path)]) == 2
+    assert "--at: 'tomorrow' is not a time" in capsys.readouterr().err
