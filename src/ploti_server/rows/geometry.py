@@ -1,6 +1,6 @@
 """Delivered shapes: lon/lat, 2D, repaired, Multi, in normal form, as little-endian WKB (D3)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,9 +11,11 @@ import shapely
 
 from ploti_server.rows.hilbert import hilbert_keys
 from ploti_server.rows.nearness import within_metres
-from ploti_server.rows.plain_polygons import PlainPolygons, plain_polygons
+from ploti_server.rows.plain_polygons import PlainPolygons, plain_polygons, plain_polygons_of_text
 from ploti_server.rows.projection import UndeclaredCrs, UnknownCrs, place
+from ploti_server.rows.raw import Array
 from ploti_server.rows.shapes_equal import same_shapes
+from ploti_server.rows.text import pc
 from ploti_server.rows.wkb_bytes import binary_array, point_array
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "geometry_type",
     "normalise_points",
     "normalise_shapes",
+    "normalise_text",
     "promote",
     "same_shapes",
     "within_metres",
@@ -77,9 +80,26 @@ def normalise_shapes(geometries: Geometries, crs: tuple[str, ...], repair: bool 
         return _placed_points(shapely.get_coordinates(shapes), rows, len(shapes), crs)
     plain = plain_polygons(shapes, crs)
     if len(plain.rows) == len(shapes):
-        return Shapes(plain.wkb, pa.array(plain.hilbert), frozenset({"MultiPolygon"}), 0, ())
+        return _all_plain(plain)
     shapes[plain.rows] = None
     return _joined(_normalise_others(shapes, crs, repair), plain)
+
+
+def normalise_text(
+    texts: Array, read: Callable[[Array], Geometries], crs: tuple[str, ...], repair: bool = True
+) -> tuple[Shapes, Geometries]:
+    """Turn well-known text into delivered shapes as `normalise_shapes` does; raises like it.
+
+    Gives also the shapes as the source has them, as far as they were looked at one by one. `read` reads text, null for
+    what has been read already.
+    """
+    plain = plain_polygons_of_text(texts, crs)
+    taken = np.zeros(len(texts), dtype=np.bool_)
+    taken[plain.rows] = True
+    shapes = read(pc.if_else(pa.array(taken), pa.scalar(None, pa.string()), texts))
+    if len(plain.rows) and taken.all():
+        return _all_plain(plain), shapes
+    return _joined(normalise_shapes(shapes, crs, repair), plain), shapes
 
 
 def _normalise_others(shapes: Geometries, crs: tuple[str, ...], repair: bool) -> Shapes:
@@ -92,6 +112,10 @@ def _normalise_others(shapes: Geometries, crs: tuple[str, ...], repair: bool) ->
     _make_multi(shapes)
     _normal_form(shapes, all_valid=repair)
     return Shapes(_wkb(shapes), _hilbert(shapes), _kinds(shapes), repaired, tuple(sorted(rejects.items())))
+
+
+def _all_plain(plain: PlainPolygons) -> Shapes:
+    return Shapes(plain.wkb, pa.array(plain.hilbert), frozenset({"MultiPolygon"}), 0, ())
 
 
 def _joined(others: Shapes, plain: PlainPolygons) -> Shapes:

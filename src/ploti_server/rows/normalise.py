@@ -14,7 +14,7 @@ import shapely
 
 from ploti.contract.files import GEOMETRY
 from ploti.contract.values import ColumnType
-from ploti_server.rows.geometry import Shapes, normalise_points, normalise_shapes, promote
+from ploti_server.rows.geometry import Shapes, normalise_points, normalise_shapes, normalise_text, promote
 from ploti_server.rows.raw import Array, RawBatch
 from ploti_server.rows.text import clean, pc
 from ploti_server.rows.types import ARROW_TYPES, Held, fit, hold
@@ -143,8 +143,7 @@ def has_multipoints(raw: RawBatch, planned: PlannedShapes) -> bool:
 
 def kinds_of_shapes(raw: RawBatch, planned: PlannedShapes) -> frozenset[str]:
     """Give the kinds that a batch's shapes are delivered as."""
-    shapes = _shapes(raw, planned, _Rejects([], [], [], []))
-    return normalise_shapes(shapes, planned.crs, planned.repair).kinds
+    return _placed_shapes(raw, planned, _Rejects([], [], [], []))[0].kinds
 
 
 _MULTIPOINT_OR_COLLECTION: Final = (4, 7)
@@ -184,8 +183,7 @@ def _placed(raw: RawBatch, plan: Plan, delivered: Mapping[str, Array], rejects: 
         placed = normalise_points(x, y, planned.crs)
         shown = [_shown(shapely.Point(x[index].as_py(), y[index].as_py())) for index, _ in placed.rejects]
     else:
-        shapes = _shapes(raw, planned, rejects)
-        placed = normalise_shapes(shapes, planned.crs, planned.repair)
+        placed, shapes = _placed_shapes(raw, planned, rejects)
         shown = [_shown(shapes[index]) for index, _ in placed.rejects]
     for (index, reason), text in zip(placed.rejects, shown, strict=True):
         rejects.add(int(raw.numbers[index]), GEOMETRY, reason, text)
@@ -200,20 +198,29 @@ def _coordinate(raw: RawBatch, plan: Plan, id_: str, delivered: Mapping[str, Arr
     return fit(raw.column(id_), "number", plan.zone).values
 
 
+def _placed_shapes(raw: RawBatch, planned: PlannedShapes, rejects: _Rejects) -> tuple[Shapes, npt.NDArray[np.object_]]:
+    """Place a batch's own shapes or those of its text; gives them also as the source has them."""
+    if planned.wkt is None:
+        shapes = _shapes(raw, planned, rejects)
+        return normalise_shapes(shapes, planned.crs, planned.repair), shapes
+    texts = clean(raw.column(planned.wkt).text)
+    return normalise_text(texts, lambda left: _read_text(raw, left, rejects), planned.crs, planned.repair)
+
+
 def _shapes(raw: RawBatch, planned: PlannedShapes, rejects: _Rejects) -> npt.NDArray[np.object_]:
     """Give a batch's shapes as the source has them."""
     if planned.wkt is not None:
-        return _shapes_from_text(raw, planned.wkt, rejects)
+        return _read_text(raw, clean(raw.column(planned.wkt).text), rejects)
     return raw.shapes if raw.shapes is not None else np.full(len(raw.numbers), None, dtype=object)
 
 
-def _shapes_from_text(raw: RawBatch, id_: str, rejects: _Rejects) -> npt.NDArray[np.object_]:
+def _read_text(raw: RawBatch, texts: Array, rejects: _Rejects) -> npt.NDArray[np.object_]:
     """Read well-known text; what is none is null and listed."""
-    texts = pc.replace_substring_regex(clean(raw.column(id_).text), pattern="(?i)^SRID=[0-9]+;", replacement="")
-    shapes: npt.NDArray[np.object_] = shapely.from_wkt(texts.to_numpy(zero_copy_only=False), on_invalid="ignore")
-    broken = ~shapely.is_geometry(shapes) & np.asarray(texts.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    bare = pc.replace_substring_regex(texts, pattern="(?i)^SRID=[0-9]+;", replacement="")
+    shapes: npt.NDArray[np.object_] = shapely.from_wkt(bare.to_numpy(zero_copy_only=False), on_invalid="ignore")
+    broken = ~shapely.is_geometry(shapes) & np.asarray(bare.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     for index in np.flatnonzero(broken):
-        rejects.add(int(raw.numbers[index]), GEOMETRY, BROKEN_WKT, texts[int(index)].as_py())
+        rejects.add(int(raw.numbers[index]), GEOMETRY, BROKEN_WKT, bare[int(index)].as_py())
     return shapes
 
 

@@ -13,13 +13,18 @@ import shapely
 
 from ploti_server.rows.hilbert import hilbert_keys
 from ploti_server.rows.projection import place
+from ploti_server.rows.raw import Array
 from ploti_server.rows.wkb_bytes import ring_array
+from ploti_server.rows.wkt_rings import rings_of_text
 
 _Vertices = npt.NDArray[np.float64]
 _Rows = npt.NDArray[np.intp]
 
 _CLEAR: Final = 1e-10
 """Share of its terms that a ring's area must have for its direction to be beyond doubt."""
+
+_SURE: Final = 1e-12
+"""The same for the area between one side of a ring and its middle: far above what rounding changes."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,9 @@ class _Rings:
     sizes: _Rows
 
 
+_NONE: Final = PlainPolygons(np.empty(0, dtype=np.intp), pa.array([], pa.binary()), np.empty(0, dtype=np.int64))
+
+
 def plain_polygons(shapes: npt.NDArray[np.object_], crs: tuple[str, ...]) -> PlainPolygons:
     """Deliver the polygons of a batch that have one ring and are valid, finite and in the world.
 
@@ -47,20 +55,57 @@ def plain_polygons(shapes: npt.NDArray[np.object_], crs: tuple[str, ...]) -> Pla
     """
     rows = _placed_rows(shapes)
     drawn = shapes[rows]
-    coordinates = shapely.get_coordinates(drawn)
     sizes = np.asarray(shapely.get_num_coordinates(drawn), dtype=np.intp)
-    if len(rows):
-        placed = place(coordinates, _begins(sizes), crs)
-        if placed.coordinates is not coordinates:
-            drawn = _redrawn(placed.coordinates, sizes, placed.fits)
-        good = placed.fits & shapely.is_valid(drawn)
-        rows, coordinates, sizes = rows[good], placed.coordinates[np.repeat(good, sizes)], sizes[good]
+    return _delivered(rows, shapely.get_coordinates(drawn), sizes, crs, drawn)
+
+
+def plain_polygons_of_text(texts: Array, crs: tuple[str, ...]) -> PlainPolygons:
+    """Deliver such polygons out of well-known text; raises like `plain_polygons`."""
+    rings = rings_of_text(texts)
+    return _delivered(rings.rows, rings.vertices, rings.sizes, crs, None)
+
+
+def _delivered(
+    rows: _Rows, coordinates: _Vertices, sizes: _Rows, crs: tuple[str, ...], drawn: npt.NDArray[np.object_] | None
+) -> PlainPolygons:
+    """Deliver closed rings; `drawn` are the shapes that they were taken from, if any."""
+    if not len(rows):
+        return _NONE
+    placed = place(coordinates, _begins(sizes), crs)
+    if placed.coordinates is not coordinates:
+        drawn = None
+    if not placed.fits.any():
+        return _NONE
+    if not placed.fits.all():
+        return _formed(*_only(placed.fits, rows, placed.coordinates, sizes, drawn))
+    return _formed(rows, placed.coordinates, sizes, drawn)
+
+
+def _formed(rows: _Rows, coordinates: _Vertices, sizes: _Rows, drawn: npt.NDArray[np.object_] | None) -> PlainPolygons:
+    """Bring placed rings into normal form; those that are not valid are left out."""
     rings = _open_rings(coordinates + 0.0, sizes)
-    clear, drawn_rings = _in_normal_form(rings)
-    wkb, hilbert = ring_array(drawn_rings.vertices, drawn_rings.sizes), _keys(drawn_rings)
-    if not clear.all():
-        rows, wkb, hilbert = rows[clear], wkb.filter(pa.array(clear)), hilbert[clear]
+    areas = rings.sizes >= 3
+    if not areas.all():
+        return _formed(*_only(areas, rows, coordinates, sizes, drawn)) if areas.any() else _NONE
+    turns = _turns(rings)
+    good, doubtful = turns.clear, np.flatnonzero(~turns.once_round)
+    good[doubtful] &= shapely.is_valid(_drawn(coordinates, sizes, doubtful) if drawn is None else drawn[doubtful])
+    normal = _in_normal_form(rings, turns.direction)
+    wkb, hilbert = ring_array(normal.vertices, normal.sizes), _keys(normal)
+    if not good.all():
+        rows, wkb, hilbert = rows[good], wkb.filter(pa.array(good)), hilbert[good]
     return PlainPolygons(rows, wkb, hilbert)
+
+
+def _only(
+    chosen: npt.NDArray[np.bool_],
+    rows: _Rows,
+    coordinates: _Vertices,
+    sizes: _Rows,
+    drawn: npt.NDArray[np.object_] | None,
+) -> tuple[_Rows, _Vertices, _Rows, npt.NDArray[np.object_] | None]:
+    kept = None if drawn is None else drawn[chosen]
+    return rows[chosen], coordinates[np.repeat(chosen, sizes)], sizes[chosen], kept
 
 
 def _placed_rows(shapes: npt.NDArray[np.object_]) -> _Rows:
@@ -81,12 +126,13 @@ def _all_finite(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
     return finite
 
 
-def _redrawn(coordinates: _Vertices, sizes: _Rows, fits: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
-    drawn = np.full(len(sizes), None, dtype=object)
-    inside = np.repeat(fits, sizes)
-    owners = np.repeat(np.arange(fits.sum()), sizes[fits])
-    drawn[fits] = shapely.polygons(shapely.linearrings(coordinates[inside], indices=owners))
-    return drawn
+def _drawn(coordinates: _Vertices, sizes: _Rows, chosen: _Rows) -> npt.NDArray[np.object_]:
+    """Draw some of the rings."""
+    inside = np.zeros(len(sizes), dtype=np.bool_)
+    inside[chosen] = True
+    owners = np.repeat(np.arange(len(chosen)), sizes[chosen])
+    rings = shapely.linearrings(coordinates[np.repeat(inside, sizes)], indices=owners)
+    return np.asarray(shapely.polygons(rings), dtype=object)
 
 
 def _begins(sizes: _Rows) -> _Rows:
@@ -95,25 +141,23 @@ def _begins(sizes: _Rows) -> _Rows:
 
 def _open_rings(closed: _Vertices, sizes: _Rows) -> _Rings:
     """Leave out each vertex that the next one repeats, and the last of each ring."""
+    x, y = closed.T
     keep = np.ones(len(closed), dtype=np.bool_)
-    keep[:-1] = (closed[:-1] != closed[1:]).any(axis=1)
+    keep[:-1] = (x[:-1] != x[1:]) | (y[:-1] != y[1:])
     keep[_begins(sizes) + sizes - 1] = False
     kept = np.add.reduceat(keep, _begins(sizes), dtype=np.intp) if len(sizes) else sizes
     return _Rings(closed[keep], _begins(kept), kept)
 
 
-def _in_normal_form(rings: _Rings) -> tuple[npt.NDArray[np.bool_], _Rings]:
-    """Close rings again, from their lowest vertex and counter-clockwise; tell whose direction is beyond doubt."""
-    if not len(rings.sizes):
-        return np.empty(0, dtype=np.bool_), rings
+def _in_normal_form(rings: _Rings, direction: _Rows) -> _Rings:
+    """Close rings again, from their lowest vertex and counter-clockwise."""
     first = _lowest(rings)
-    turned, clear = _turns(rings, first)
     sizes = rings.sizes + 1
     begins = _begins(sizes)
     step = np.arange(int(sizes.sum())) - np.repeat(begins, sizes)
-    offset = np.repeat(first - rings.begins, sizes) + step * np.repeat(turned, sizes)
+    offset = np.repeat(first - rings.begins, sizes) + step * np.repeat(direction, sizes)
     source = np.repeat(rings.begins, sizes) + offset % np.repeat(rings.sizes, sizes)
-    return clear, _Rings(rings.vertices[source], begins, sizes)
+    return _Rings(rings.vertices[source], begins, sizes)
 
 
 def _lowest(rings: _Rings) -> _Rows:
@@ -125,20 +169,37 @@ def _lowest(rings: _Rings) -> _Rows:
     return lowest[np.searchsorted(lowest, rings.begins)]
 
 
-def _turns(rings: _Rings, first: _Rows) -> tuple[_Rows, npt.NDArray[np.bool_]]:
-    """Tell rings that run counter-clockwise (1) from the others (-1), by their area around the lowest vertex."""
-    x, y = (rings.vertices - np.repeat(rings.vertices[first], rings.sizes, axis=0)).T
+@dataclass(frozen=True)
+class _Turns:
+    """How each ring turns: 1 counter-clockwise or -1, whether that is beyond doubt, and whether it is surely simple.
+
+    A ring that goes once round a point, always the same way, meets itself nowhere.
+    """
+
+    direction: _Rows
+    clear: npt.NDArray[np.bool_]
+    once_round: npt.NDArray[np.bool_]
+
+
+def _turns(rings: _Rings) -> _Turns:
+    """Look at each ring from the middle of its vertices."""
+    begins, sizes = rings.begins, rings.sizes
+    middles = np.add.reduceat(rings.vertices, begins) / sizes[:, None]
+    x, y = (rings.vertices - np.repeat(middles, sizes, axis=0)).T
     following = np.arange(1, len(x) + 1)
-    following[rings.begins + rings.sizes - 1] = rings.begins
-    plus, minus = x * y[following], x[following] * y
-    area = np.add.reduceat(plus - minus, rings.begins)
-    terms = np.add.reduceat(np.abs(plus) + np.abs(minus), rings.begins)
-    return np.where(area > 0, 1, -1), np.abs(area) > _CLEAR * terms
+    following[begins + sizes - 1] = begins
+    next_y = y[following]
+    plus, minus = x * next_y, x[following] * y
+    swept, terms = plus - minus, np.abs(plus) + np.abs(minus)
+    area = np.add.reduceat(swept, begins)
+    direction = np.where(area > 0, 1, -1)
+    sure = swept * np.repeat(direction, sizes) > _SURE * terms
+    rounds = np.add.reduceat((y < 0) & (next_y >= 0), begins, dtype=np.intp)
+    clear = np.abs(area) > _CLEAR * np.add.reduceat(terms, begins)
+    return _Turns(direction, clear, np.logical_and.reduceat(sure, begins) & (rounds == 1))
 
 
 def _keys(rings: _Rings) -> npt.NDArray[np.int64]:
-    if not len(rings.sizes):
-        return np.empty(0, dtype=np.int64)
     x, y = rings.vertices.T
     centres = [
         (np.minimum.reduceat(side, rings.begins) + np.maximum.reduceat(side, rings.begins)) / 2 for side in (x, y)
