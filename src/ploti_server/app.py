@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from ploti_server.adapters.agents import AgentsByName, NobodyJudges
+from ploti_server.adapters.agents import AgentsByName, NobodyJudges, StaffJudge
 from ploti_server.adapters.clock import SystemClock
 from ploti_server.adapters.engine import DuckDBEngine
 from ploti_server.adapters.files_local import LocalFiles
@@ -48,7 +48,7 @@ def build_ports(
         store=_store(settings.database_url),
         files=_files(settings.files_url),
         engine=DuckDBEngine(settings.memory_mb, settings.threads or os.cpu_count() or 1),
-        agent=agent or AgentsByName({"built-in": BuiltInJudge(), "nobody": NobodyJudges()}),
+        agent=agent or AgentsByName({"built-in": BuiltInJudge(), "nobody": NobodyJudges(), "staff": StaffJudge()}),
         plans=StoredPlans(),
         clock=clock or SystemClock(),
         home=settings.home,

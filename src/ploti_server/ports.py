@@ -462,11 +462,25 @@ class Judgement:
 class MatchingAgent(Protocol):
     """Judges whether two records are the same (D4.8)."""
 
+class Unanswered(Exception):
+    """An agent that answers by itself did not answer whole; the message says why, `answered` is what it did judge.
+
+    It is asked about the rest again before long.
+    """
+
+    def __init__(self, why: str, answered: Sequence[Judgement] = ()) -> None:
+        super().__init__(why)
+        self.answered = tuple(answered)
+
+
     def judges(self, dataset: Dataset) -> bool:
         """Tell whether pairs of a dataset are judged at all; where not, none are looked for."""
 
     def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:
-        """Answer about the pairs, in any order and possibly fewer; None where the answer comes later."""
+        """Answer about the pairs, in any order and possibly fewer; None where answers come later, by other ways.
+
+        Raises `Unanswered` where it cannot answer now.
+        """
 
 
 class PlanUnavailable(Exception):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from ploti_server.domain.checks import Check, CheckStatus
+from ploti_server.domain.checks import Check, CheckStatus, waits_for_agent
 from ploti_server.pipeline.build import build
 from ploti_server.pipeline.check import drop_unfinished
 from ploti_server.pipeline.deliver import deliver_due
@@ -90,7 +90,7 @@ def work_through(ports: Ports, owner: str, check_id: int) -> Check:
             waiting = records.checks.open_of(check.dataset_id) if check else ()
         if check is None:
             raise LookupError(f"there is no check {check_id}")
-        if check_id not in {open_.id for open_ in waiting}:
+        if check_id not in {open_.id for open_ in waiting} or waits_for_agent(waiting[0], ports.clock.now()):
             return check
         try:
             built = work_one(ports, owner, waiting[0].id)

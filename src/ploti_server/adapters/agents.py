@@ -24,6 +24,23 @@ class NobodyJudges:
         return ()
 
 
+class StaffJudge:
+    """`MatchingAgent` whose answers people give, by `ploti-server judge`."""
+
+    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002
+        """Tell that pairs are judged."""
+        return True
+
+    def judge(
+        self,
+        dataset: Dataset,  # noqa: ARG002
+        pairs: Sequence[Pair],  # noqa: ARG002
+        evidence: Evidence,  # noqa: ARG002
+    ) -> tuple[Judgement, ...] | None:
+        """Let the build wait for a person."""
+        return None
+
+
 class AgentsByName:
     """`MatchingAgent` that lets the agent judge that the dataset names; raises `KeyError` where none has the name."""
 

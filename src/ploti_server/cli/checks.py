@@ -5,7 +5,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -18,6 +18,8 @@ from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.history import history_states
 from ploti_server.pipeline.schedule import due_datasets, take_due
 from ploti_server.ports import Ports
+
+BEHIND: Final = "an earlier version waits for its matching agent; this state is built next"
 
 
 def check(
@@ -67,7 +69,7 @@ def work(
     if once:
         owner = worker.new_owner()
         while (done := worker.work_one(ports, owner)) is not None:
-            show(common, _told(done)) if common.as_json else say(as_text(_line(done, None)))
+            tell_check(done, common)
         deliver_due(ports, owner)
         return 0
     stop = threading.Event()
@@ -75,6 +77,12 @@ def work(
         signal.signal(number, lambda *_: stop.set())
     worker.run(ports, stop)
     return 0
+
+
+def tell_check(done: Check, common: Common) -> int:
+    """Print what became of a check; gives the exit code."""
+    show(common, _told(done)) if common.as_json else say(as_text(_line(done, None)))
+    return 1 if done.outcome == "failed" else 0
 
 
 def _require_one_way(
@@ -99,7 +107,7 @@ def _told(done: Check) -> dict[str, Any]:
         "dataset": done.dataset_id,
         "outcome": done.outcome,
         "version": done.version,
-        "reason": done.reason,
+        "reason": done.reason if done.outcome else BEHIND,
         "facts": done.facts,
     }
 
@@ -116,5 +124,10 @@ def _line(done: Check, given: GivenState | None) -> str:
             return f"{named}{done.outcome} version {done.version}, {rows}{held}"
         case "failed":
             return f"{named}failed: {done.reason}"
+        case "waiting":
+            judged = f"{facts['judged']} of {facts['pairs']} pairs judged"
+            return f"{named}waiting for its matching agent, {judged} (see `ploti-server judge show {done.dataset_id}`)"
+        case None:
+            return f"{named}waiting: {BEHIND}"
         case _:
             return f"{named}{done.outcome}"

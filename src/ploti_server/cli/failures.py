@@ -9,6 +9,7 @@ from sqlalchemy.exc import DatabaseError
 from ploti_server.adapters.migrations import UnknownLayout
 from ploti_server.cli.printing import CommandRefused, WrongUsage, as_text
 from ploti_server.domain.access import Refused
+from ploti_server.domain.asks import AnswerRefused
 from ploti_server.domain.catalog import CatalogBroken
 from ploti_server.domain.settings import SettingsBroken
 from ploti_server.domain.states import StateUnreadable
@@ -23,6 +24,7 @@ EXPECTED: tuple[type[Exception], ...] = (
     SettingsBroken,
     StateUnreadable,
     CheckRefused,
+    AnswerRefused,
     ReleaseRefused,
     WorkspaceRefused,
     UnknownLayout,

@@ -23,6 +23,7 @@ COMMANDS: Final = (
     ("datasets", "ploti_server.cli.datasets:datasets", "List the datasets of the catalog."),
     ("check", "ploti_server.cli.checks:check", "Read a state of a source and build its next version."),
     ("holds", "ploti_server.cli.holds:holds", "List, show, release and discard held versions."),
+    ("judge", "ploti_server.cli.judge:judge", "Judge by hand which records are the same."),
     ("versions", "ploti_server.cli.versions:versions", "List a dataset's versions."),
     ("work", "ploti_server.cli.checks:work", "Do the due work until stopped."),
     ("prune", "ploti_server.cli.prune:prune", "Let go of what is past retention."),

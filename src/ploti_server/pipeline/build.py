@@ -9,28 +9,24 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ploti.contract.digest import Digest
-from ploti_server.domain.checks import Check, CheckStatus
+from ploti_server.domain.checks import Check
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.holds import Facts, reasons, review
 from ploti_server.domain.release import resync_reason
 from ploti_server.domain.schema import SchemaChange, SchemaVersion, change_between, next_version
 from ploti_server.domain.states import StateRead, StateUnreadable
 from ploti_server.domain.versions import Version, VersionStatus, state_path
-from ploti_server.pipeline.ask import Judge
+from ploti_server.pipeline.consult import Consultation
 from ploti_server.pipeline.match import Basis, Matched, Waiting, match_records
 from ploti_server.pipeline.read import read_state
 from ploti_server.pipeline.release import Ended, end_check
 from ploti_server.pipeline.write import Built, write_version
 from ploti_server.ports import Ports, Records, Tables
-
-ASKS: Final = 2
-ASK_TIME: Final = timedelta(hours=24)
 
 
 @dataclass(frozen=True)
@@ -132,28 +128,34 @@ def _begun(records: Records, check: Check) -> Version | None:
 def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, folder: Path) -> Ended:
     state = _read(ports, tables, gathered, check)
     ports.reach("build.state_read")
-    asked, judge = _judge(ports, gathered.dataset, check)
+    consultation = Consultation(ports, gathered.dataset, gathered.version, check)
     matched = match_records(
         tables,
         gathered.dataset,
         gathered.version.id_epoch,
         state,
         _basis(ports, gathered.current),
-        judge,
+        consultation if ports.agent.judges(gathered.dataset) else None,
         version=gathered.version.number,
         ledger=tuple(ports.files.local(path) for path in gathered.ledger),
     )
     ports.reach("build.matched")
     if isinstance(matched, Waiting):
-        asks = check.facts | {"asks": asked, "pairs": len(matched.pairs)}
-        return Ended(gathered.version, "waiting", None, asks, due_at=ports.clock.now() + ASK_TIME)
+        facts = consultation.facts
+        return Ended(gathered.version, "waiting", facts.get("agent_trouble"), facts, consultation.look_again_at())
     change = _schema_change(gathered.current, state)
-    holds = review(_facts(gathered.current, state, matched, change, silent=asked > ASKS), gathered.dataset.review)
-    shown = matched.facts | {
-        "missing_rows": state.missing_rows,
-        "holds": [hold.to_json() for hold in holds],
-        "misnamed": list(state.misnamed),
-    }
+    holds = review(
+        _facts(gathered.current, state, matched, change, silent=consultation.is_silent), gathered.dataset.review
+    )
+    shown = (
+        matched.facts
+        | consultation.facts
+        | {
+            "missing_rows": state.missing_rows,
+            "holds": [hold.to_json() for hold in holds],
+            "misnamed": list(state.misnamed),
+        }
+    )
     version = _described(gathered, state, matched, change, shown)
     version = replace(version, reasons=reasons(holds), built_at=ports.clock.now())
     if gathered.current is not None and change is None and not matched.state_changed:
@@ -198,14 +200,6 @@ def _basis(ports: Ports, current: Version | None) -> Basis | None:
         nulls=current.facts["nulls"],
         digest=Digest.from_wire(manifest["digest"]),
     )
-
-
-def _judge(ports: Ports, dataset: Dataset, check: Check) -> tuple[int, Judge | None]:
-    """Give the number of this ask and whom to ask: after two asks without an answer nobody (D4.9)."""
-    asked = int(check.facts.get("asks", 0)) + 1
-    if asked > ASKS or not ports.agent.judges(dataset):
-        return asked, None
-    return asked, lambda pairs, evidence: ports.agent.judge(dataset, pairs, evidence)
 
 
 def _schema_change(current: Version | None, state: StateRead) -> SchemaChange | None:
@@ -282,8 +276,3 @@ def _same_as_waiting(ports: Ports, version: Version) -> dict[str, Any] | None:
         if same:
             return {"version": other.number, "status": str(other.status), "reasons": list(other.reasons)}
     return None
-
-
-def due_again(check: Check, now: datetime) -> bool:
-    """Tell whether a check that waits for the agent is to be built again."""
-    return check.status is CheckStatus.WAITING and check.due_at is not None and check.due_at <= now

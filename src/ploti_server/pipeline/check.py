@@ -9,7 +9,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
-from ploti_server.domain.checks import Check, CheckStatus
+from ploti_server.domain.checks import Check, CheckStatus, Refresh
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.versions import VersionStatus, state_path
 from ploti_server.domain.wire import wire_time
@@ -33,6 +33,8 @@ class GivenState:
 def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
     """Store a state's bytes and queue the check; a newer state takes the place of one that no build has begun.
 
+    While a version waits for its agent, a check moves the refresh as soon as it is taken (D4.9).
+
     Raises `CheckRefused` for an unknown dataset, an unreadable file, or a time before the last check's (D13.4).
     """
     with ports.store.read() as records:
@@ -44,6 +46,9 @@ def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
     with ports.store.write() as records:
         _refuse_earlier(records, dataset_id, state.fetched_at)
         for waiting in records.checks.open_of(dataset_id):
+            if waiting.status is CheckStatus.WAITING:
+                read_at = state.fetched_at or now
+                records.catalog.put_refresh(dataset_id, Refresh(read_at, now + dataset.check_every))
             if waiting.status is CheckStatus.QUEUED:
                 records.checks.put(replace(waiting, status=CheckStatus.REPLACED, finished_at=now))
                 drop_unfinished(records, waiting)

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ploti_server.domain import events
+from ploti_server.domain.asks import closed
 from ploti_server.domain.checks import Check, CheckStatus, Refresh
 from ploti_server.domain.datasets import CheckOutcome
 from ploti_server.domain.versions import Version, VersionStatus
@@ -66,6 +67,7 @@ def _put_outcome(records: Records, check: Check, ended: Ended, current: Version 
             number = current.number if current else None
             if ended.outcome == "unchanged" and "open" not in ended.facts:
                 _supersede_held(records, check.dataset_id, None)
+    _close_ask(records, check.id, ended.outcome)
     finished = replace(
         check,
         status=_ended_status(ended.outcome),
@@ -74,12 +76,27 @@ def _put_outcome(records: Records, check: Check, ended: Ended, current: Version 
         reason=ended.reason or (version.reasons[0] if ended.outcome == "held" else None),
         facts=ended.facts,
         finished_at=None if ended.outcome == "waiting" else now,
-        due_at=ended.due_at,
+        due_at=_due_at(records, check, ended, now),
         lease_owner=None,
         lease_until=None,
     )
     records.checks.put(finished)
     return finished
+
+
+def _close_ask(records: Records, check_id: int, outcome: CheckOutcome) -> None:
+    """End a check's ask; a person may still judge the records of a held version, which stay to be seen."""
+    ask = records.asks.get(check_id)
+    if ask is not None and outcome != "waiting":
+        records.asks.put(closed(ask, keeps_values=outcome == "held"))
+
+
+def _due_at(records: Records, check: Check, ended: Ended, now: datetime) -> datetime | None:
+    """Tell when a waiting check is built again: at once where a person has judged the last pair meanwhile (D4.9)."""
+    if ended.due_at is None:
+        return None
+    ask = records.asks.get(check.id)
+    return now if ask is not None and not ask.open_pairs else ended.due_at
 
 
 def _ended_status(outcome: CheckOutcome) -> CheckStatus:
@@ -91,6 +108,7 @@ def _supersede_held(records: Records, dataset_id: str, by: int | None) -> None:
     note = f"replaced by version {by}" if by else "the source equals the released version again"
     for held in records.versions.in_status(dataset_id, (VersionStatus.HELD,)):
         records.versions.put(replace(held, status=VersionStatus.SUPERSEDED, note=note))
+        _close_ask(records, held.check_id, "unchanged")
 
 
 def _release(records: Records, version: Version, now: datetime) -> Version:
@@ -109,9 +127,10 @@ def _hold(records: Records, version: Version, current: Version | None, now: date
 
 
 def _move_refresh(records: Records, check: Check, now: datetime) -> None:
-    """Count the next due time from the clock, also after a state of long ago (D13.4)."""
+    """Count the next due time from the clock, also after a state of long ago; one that waited moves nothing (D13.4)."""
     dataset = records.catalog.dataset(check.dataset_id)
-    if dataset is not None:
+    last = records.catalog.refresh(check.dataset_id).last_checked_at
+    if dataset is not None and (last is None or last <= check.fetched_at):
         records.catalog.put_refresh(check.dataset_id, Refresh(check.fetched_at, now + dataset.check_every))
 
 
@@ -128,6 +147,7 @@ def release_held(ports: Ports, dataset_id: str, note: str | None = None) -> Vers
                 f"check the source again"
             )
         released = _release(records, replace(held, note=note), now)
+        _close_ask(records, held.check_id, "released")
         ports.reach("release.before_commit")
     ports.reach("release.committed")
     return released
@@ -139,6 +159,7 @@ def discard_held(ports: Ports, dataset_id: str, note: str | None = None) -> Vers
         records.catalog.lock([dataset_id])
         discarded = replace(_held(records, dataset_id), status=VersionStatus.DISCARDED, note=note)
         records.versions.put(discarded)
+        _close_ask(records, discarded.check_id, "unchanged")
     return discarded
 
 

@@ -23,8 +23,8 @@ def due_datasets(ports: Ports) -> tuple[str, ...]:
 def queue_due(ports: Ports) -> tuple[Check, ...]:
     """Queue a check of each due dataset whose source can be read from here: a file that is there.
 
-    A dataset whose check is open already is left alone, and one whose last check failed for a while. Without a file
-    nothing is tried: its states are given by hand, or it becomes stale.
+    A dataset whose check is open already is left alone, but for one that waits for its agent (D4.9), and one whose last
+    check failed for a while. Without a file nothing is tried: its states are given by hand, or it becomes stale.
     """
     now = ports.clock.now()
     with ports.store.read() as records:
@@ -49,5 +49,6 @@ def _is_due(records: Records, dataset: Dataset, now: datetime) -> bool:
 def _is_free(records: Records, dataset: Dataset, now: datetime) -> bool:
     last = records.checks.last_of(dataset.id)
     if last is None or last.finished_at is None:
-        return not records.checks.open_of(dataset.id)
+        opened = records.checks.open_of(dataset.id)
+        return not opened or opened[0].status is CheckStatus.WAITING
     return last.status is not CheckStatus.FAILED or last.finished_at + FAILED_AGAIN_AFTER <= now

@@ -1,0 +1,76 @@
+"""Takes a person's judgements of pairs in, and lets the build go on with them (D4.8, D4.9)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ploti_server.domain.asks import AnswerRefused, Ask, AskedPair, answered, pair_named
+from ploti_server.domain.checks import Check, CheckStatus
+from ploti_server.domain.versions import VersionStatus
+from ploti_server.pipeline.consult import FINISHED
+from ploti_server.ports import Ports, Records
+
+
+@dataclass(frozen=True)
+class Open:
+    """What a person may judge of a dataset: an ask, and whether its version waits for it or is held."""
+
+    ask: Ask
+    check: Check
+    is_held: bool
+
+
+def open_ask(records: Records, dataset_id: str) -> Open:
+    """Find the pairs of a dataset's waiting version, else of its held one; raises `AnswerRefused` where none are."""
+    waiting = [one for one in records.checks.open_of(dataset_id) if records.asks.get(one.id)]
+    held = [version.check_id for version in records.versions.in_status(dataset_id, [VersionStatus.HELD])]
+    for check_id in (*(one.id for one in waiting), *held):
+        ask, check = records.asks.get(check_id), records.checks.get(check_id)
+        if ask is not None and check is not None:
+            return Open(ask, check, is_held=check.status is CheckStatus.DONE)
+    raise AnswerRefused(f"no pairs of {dataset_id} are to be judged: see `ploti-server judge list`")
+
+
+def answer(ports: Ports, dataset_id: str, names: Sequence[str], same: bool, note: str | None) -> Open:
+    """Judge the pairs named by number or id; without names all that nobody has judged, which can only be different.
+
+    With the last answer a waiting version's build is due at once. Raises `AnswerRefused`.
+    """
+    now = ports.clock.now()
+    with ports.store.write() as records:
+        records.catalog.lock([dataset_id])
+        found = open_ask(records, dataset_id)
+        ask = answered(found.ask, _named(found.ask, names, same), same, now, note)
+        records.asks.put(ask)
+        check = found.check
+        if not ask.open_pairs and check.status is CheckStatus.WAITING:
+            check = replace(check, due_at=now)
+            records.checks.put(check)
+    return Open(ask, check, found.is_held)
+
+
+def _named(ask: Ask, names: Sequence[str], same: bool) -> Sequence[AskedPair]:
+    if names:
+        return [pair_named(ask, name) for name in names]
+    if same:
+        raise AnswerRefused("name the pair that is the same; only `different` can be said of all the rest")
+    return ask.open_pairs
+
+
+def finish(ports: Ports, dataset_id: str) -> Check:
+    """Let the build go on with the answers that there are; gives the check to work through.
+
+    A held version's state is built again under a higher number, beside the version that is current now. Raises
+    `AnswerRefused`.
+    """
+    now = ports.clock.now()
+    with ports.store.write() as records:
+        records.catalog.lock([dataset_id])
+        found = open_ask(records, dataset_id)
+        check = replace(found.check, facts=found.check.facts | {FINISHED: True}, due_at=now)
+        if not found.is_held:
+            records.checks.put(check)
+            return check
+        if records.checks.open_of(dataset_id):
+            raise AnswerRefused(f"a newer state of {dataset_id} is being built and takes this one's place")
+        queued = replace(check, status=CheckStatus.QUEUED, facts={FINISHED: True}, created_at=now, finished_at=None)
+        return records.checks.add(replace(queued, outcome=None, version=None, reason=None, due_at=None, attempts=0))
