@@ -12,6 +12,7 @@ from pathlib import Path
 from ploti_server.app import build_ports
 from ploti_server.domain.settings import Settings
 from ploti_server.pipeline.check import GivenState, take_state
+from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.release import discard_held, release_held
 from ploti_server.worker import new_owner, work_through
 
@@ -32,6 +33,8 @@ def main(home, step, hit, verb, dataset_id, file):
         work_through(ports, new_owner(), check.id)
     elif verb == "release":
         release_held(ports, dataset_id)
+    elif verb == "prune":
+        prune(ports)
     else:
         discard_held(ports, dataset_id)
     print("\n".join(reached))
