@@ -23,7 +23,8 @@ class Client:
 
     Without arguments the key and address come from `PLOTI_API_KEY` and `PLOTI_API_URL`, else from what `ploti login`
     stored; a stored key is only ever sent to the address that it was stored for (D11.10). `timeout` is in seconds, for
-    each wait; `transport` is an httpx2 transport, for tests.
+    each wait; `proxy` is a proxy's address, that of `HTTPS_PROXY` and its kin unless given; `transport` is an httpx2
+    transport, for tests.
     """
 
     def __init__(
@@ -33,10 +34,11 @@ class Client:
         *,
         timeout: float = TIMEOUT_SECONDS,
         transport: "httpx2.BaseTransport | None" = None,
+        proxy: str | None = None,
         retries: Retries | None = None,
     ) -> None:
         key, url = settings(api_key, base_url)
-        self.http = Http(url, key, timeout=timeout, transport=transport, retries=retries)
+        self.http = Http(url, key, timeout=timeout, transport=transport, proxy=proxy, retries=retries)
         self.feeds = Feeds(self.http)
         self.places = Places(self.http)
         self.topics = Topics(self.http)

@@ -65,16 +65,15 @@ def retry_after_seconds(header: str | None, now: datetime) -> float | None:
     seconds = _count(header.strip())
     if seconds is not None:
         return float(seconds)
-    try:
-        moment = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())
+    moment = _http_date(header)
+    return None if moment is None else max(0.0, (moment - now).total_seconds())
 
 
 class Http:
-    """Calls to one API address with one key."""
+    """Calls to one API address with one key.
+
+    `skew` is how many seconds the server's clock was ahead of this machine's at the last answer, None where unknown.
+    """
 
     def __init__(
         self,
@@ -83,6 +82,7 @@ class Http:
         *,
         timeout: float = TIMEOUT_SECONDS,
         transport: httpx2.BaseTransport | None = None,
+        proxy: str | None = None,
         retries: Retries | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -92,8 +92,11 @@ class Http:
         self._retries, self._sleep, self._clock = retries or Retries(), sleep, clock
         if not 0 < timeout <= _TIMEOUT_MOST:
             raise FixRequest(f"Give a timeout of at most {_TIMEOUT_MOST:.0f} seconds.", code="invalid_input")
+        self._timeout = timeout
+        self.skew: float | None = None
         self._client = httpx2.Client(
             timeout=timeout,
+            proxy=proxy,
             transport=transport,
             follow_redirects=False,
             trust_env=origin(self.base_url)[1] not in _LOOPBACK,
@@ -104,9 +107,13 @@ class Http:
         """Close the connections."""
         self._client.close()
 
-    def get(self, path: str, query: Query | None = None) -> dict[str, Any]:
-        """Read a resource; tried again where that can help."""
-        return self._call("GET", path, query=query)
+    def get(self, path: str, query: Query | None = None, *, wait: float = 0) -> dict[str, Any]:
+        """Read a resource; tried again where that can help. `wait` is how many seconds the server may take besides."""
+        return self._call("GET", path, query=query, wait=wait)
+
+    def pause(self, seconds: float) -> None:
+        """Wait, as between two attempts."""
+        self._sleep(seconds)
 
     def post(self, path: str, body: object, *, once: str | None = None, again: bool = False) -> dict[str, Any]:
         """Send a JSON body; `once` is an Idempotency-Key, and with it, or with `again`, the call may be repeated."""
@@ -130,22 +137,23 @@ class Http:
         body: object = None,
         headers: Mapping[str, str] | None = None,
         again: bool = True,
+        wait: float = 0,
     ) -> dict[str, Any]:
         attempt = 1
         while True:
             try:
-                return self._once(method, path, query, body, headers or {})
+                return self._once(method, path, query=query or {}, body=body, headers=headers or {}, wait=wait)
             except RetryLater as problem:
                 refused = problem.code in {"busy", "rate_limited", "plan_unavailable", "idempotency_in_progress"}
                 chance = random.random()  # noqa: S311  # spreads retries, guards nothing
-                wait = self._retries.wait(attempt, problem.retry_after, chance)
-                if wait is None or not (again or refused):
+                pause = self._retries.wait(attempt, problem.retry_after, chance)
+                if pause is None or not (again or refused):
                     raise
-            self._sleep(wait)
+            self._sleep(pause)
             attempt += 1
 
     def _once(
-        self, method: str, path: str, query: Query | None, body: object, headers: Mapping[str, str]
+        self, method: str, path: str, *, query: Query, body: object, headers: Mapping[str, str], wait: float
     ) -> dict[str, Any]:
         if self._api_key is None:
             raise NotAllowed("Set PLOTI_API_KEY to an API key, or run `ploti login`.", code="unauthenticated")
@@ -153,8 +161,9 @@ class Http:
         request = self._client.build_request(
             method,
             url,
-            params=_query_texts(query or {}),
+            params=_query_texts(query),
             content=None if body is None else json.dumps(body).encode(),
+            timeout=httpx2.Timeout(self._timeout, read=self._timeout + wait),
             headers={
                 **authorization(self._api_key, self.base_url, url),
                 "accept": "application/json",
@@ -164,6 +173,7 @@ class Http:
         )
         with self._opened(request) as response:
             content = _whole(response)
+            self.skew = _skew(response.headers.get("date"), self._clock())
             if response.is_success:
                 return _json_object(response, content)
             raise _refusal(response, content, self._clock())
@@ -206,6 +216,20 @@ class Http:
                 raise _link_refusal(response, self._clock())
             begins, total = _extent(response, start)
             yield Download(begins, total, response.headers.get("etag"), response.iter_raw())
+
+
+def _skew(header: str | None, now: datetime) -> float | None:
+    """Read a `Date` header as seconds from now."""
+    moment = None if header is None else _http_date(header)
+    return None if moment is None else (moment - now).total_seconds()
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _checked_base(base_url: str) -> str:

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import quote
 
 from ploti._download import download_file, ignore_bytes
 from ploti._frames import As, require, table
 from ploti._http import Http
 from ploti._signing import verified
-from ploti.contract.events import Event, EventPage, EventType, event_number
+from ploti.contract.events import WAIT_SECONDS_MOST, Event, EventPage, EventType, event_number
 from ploti.contract.resources import (
     Dataset,
     DatasetPage,
@@ -46,9 +46,11 @@ from ploti.contract.webhooks import (
     WebhookSecret,
     WebhookTest,
 )
-from ploti.errors import BadAnswer, FixRequest, NotFound, Reload
+from ploti.errors import BadAnswer, FixRequest, NotFound, Reload, RetryLater
 
 _FEEDS = "/v1/feeds"
+_POLL_SECONDS: Final = 5.0
+_POLL_SECONDS_MOST: Final = 60.0
 Page = TypeVar("Page")
 Parts = Literal["snapshot", "changes", "backfill", "id_map"]
 
@@ -359,13 +361,15 @@ class Subscriptions:
         cursor: str | None = None,
         limit: int | None = None,
         types: Sequence[str] | None = None,
+        wait: int | None = None,
     ) -> EventPage:
         """Read the events after a cursor, or from the oldest kept; store `nextCursor` only after applying them.
 
-        Raises Reload where events after the cursor are gone: start from a manifest.
+        Where there is none yet, the answer waits for one up to `wait` seconds, 30 at most. Raises Reload where events
+        after the cursor are gone: start from a manifest.
         """
-        query = {"cursor": cursor, "limit": limit, "types": ",".join(types) if types else None}
-        return cast(EventPage, self._http.get(f"{_subscription(subscription)}/events", query))
+        query = {"cursor": cursor, "limit": limit, "types": ",".join(types) if types else None, "wait": wait}
+        return cast(EventPage, self._http.get(f"{_subscription(subscription)}/events", query, wait=wait or 0))
 
     def iter_events(
         self,
@@ -382,6 +386,45 @@ class Subscriptions:
             if not _moved_on(cursor, page["nextCursor"]):
                 return
             cursor = page["nextCursor"]
+
+    def follow(
+        self,
+        subscription: str,
+        *,
+        cursor: str | None = None,
+        types: Sequence[str] | None = None,
+        trouble: Callable[[RetryLater], object] | None = None,
+    ) -> Iterator[EventPage]:
+        """Go over pages of events as they happen, without end; store a page's `nextCursor` after applying it.
+
+        The server is asked to wait for the next event; one that cannot is asked every few seconds. With `trouble`,
+        which is told of it, an API that is away is waited for; without, RetryLater is raised. Raises Reload as
+        `events` does.
+        """
+        wait: int | None = WAIT_SECONDS_MOST
+        pause = _POLL_SECONDS
+        while True:
+            asked = time.monotonic()
+            try:
+                page = self.events(subscription, cursor=cursor, types=types, wait=wait)
+            except FixRequest as problem:
+                if wait is None or problem.field != "wait":
+                    raise
+                wait = None
+                continue
+            except RetryLater as problem:
+                if trouble is None:
+                    raise
+                trouble(problem)
+                self._http.pause(max(problem.retry_after or 0, pause))
+                pause = min(2 * pause, _POLL_SECONDS_MOST)
+                continue
+            pause = _POLL_SECONDS
+            if _moved_on(cursor, page["nextCursor"]):
+                cursor = page["nextCursor"]
+                yield page
+            elif time.monotonic() - asked < 1:
+                self._http.pause(_POLL_SECONDS)
 
 
 class Feeds:

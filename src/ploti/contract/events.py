@@ -52,6 +52,8 @@ HOLD_REASONS: Final[tuple[HoldReason, ...]] = ("schema_review", "data_check", "p
 EVENTS_PER_PAGE: Final = 100
 EVENTS_PER_PAGE_MOST: Final = 500
 EVENT_DAYS: Final = 90
+WAIT_SECONDS_MOST: Final = 30
+"""How long reading the log may wait for a next event."""
 
 _EVENT_ID = re.compile(r"evt_([0-9]{12})")
 

@@ -6,6 +6,7 @@ It answers in the same process (`client_options`) or on a loopback port (`serve`
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -48,6 +49,7 @@ from ploti.testing.fake_webhooks import FakePost, FakeWebhooks
 
 API_KEY = "ploti_fakeFakeFakeFakeFakeFakeFakeFake"
 _FILES = "^/files/"
+_LOOK_SECONDS = 0.01
 
 
 @dataclass
@@ -116,14 +118,20 @@ class FakeApi:
                 self.state.base_url = before
 
     def answer(self, request: FakeRequest) -> FakeAnswer:
-        """Answer one request, with the first fault that meets it."""
+        """Answer one request, with the first fault that meets it; one that may wait is looked at again and again."""
         with self._lock:
             self.requests.append(request)
             fault = next((fault for fault in self._faults if fault.meets(request)), None)
-            if fault is None:
-                return self._routes.answer(request)
-            fault.times -= 1
-            return fault.change(request, self._routes.answer)
+            if fault is not None:
+                fault.times -= 1
+                return fault.change(request, self._routes.answer)
+        started = time.monotonic()
+        while True:
+            with self._lock:
+                answer = self._routes.answer(request)
+            if time.monotonic() - started >= answer.wait_seconds:
+                return answer
+            time.sleep(_LOOK_SECONDS)
 
     # what there is
 

@@ -38,7 +38,10 @@ class FakeRequest:
 
 @dataclass(frozen=True)
 class FakeAnswer:
-    """What goes back; `cut_after` bytes of the body the connection breaks, `dropped` breaks it before any byte."""
+    """What goes back; `cut_after` bytes of the body the connection breaks, `dropped` breaks it before any byte.
+
+    `wait_seconds` is how long a better answer may be waited for.
+    """
 
     status: int = 200
     body: bytes = b""
@@ -46,6 +49,7 @@ class FakeAnswer:
     cut_after: int | None = None
     dropped: bool = False
     delay_seconds: float = 0
+    wait_seconds: float = 0
 
 
 class Refusal(Exception):

@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ploti.contract.events import EVENT_TYPES, EVENTS_PER_PAGE, EVENTS_PER_PAGE_MOST, event_id, event_number
+from ploti.contract.events import (
+    EVENT_TYPES,
+    EVENTS_PER_PAGE,
+    EVENTS_PER_PAGE_MOST,
+    WAIT_SECONDS_MOST,
+    event_id,
+    event_number,
+)
 from ploti.contract.files import LINKS_PER_CALL
 from ploti.contract.resources import ManifestDataset, Schema, UnavailableDataset, Version
 from ploti.testing.fake_http import FakeAnswer, FakeRequest, Refusal, json_answer
@@ -38,13 +45,13 @@ class Call:
     query: Mapping[str, str]
     named: Mapping[str, str]
 
-    def number(self, name: str, default: int, most: int) -> int:
-        """Read a count between 1 and `most`; raises Refusal."""
+    def number(self, name: str, default: int, most: int, least: int = 1) -> int:
+        """Read a count between `least` and `most`; raises Refusal."""
         text = self.query.get(name)
         if text is None:
             return default
-        if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= most:
-            raise Refusal("invalid_input", f"Give {name} as a whole number from 1 to {most}.", name)
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+            raise Refusal("invalid_input", f"Give {name} as a whole number from {least} to {most}.", name)
         return int(text)
 
     def flag(self, name: str) -> bool:
@@ -360,7 +367,9 @@ class FakeRoutes:
         after = _event_cursor(call, "cursor", subscription)
         page = subscription.events[after : after + limit]
         shown = [event for event in page if event["type"] in types]
-        return json_answer({"events": shown, "nextCursor": event_id(after + len(page))})
+        answer = json_answer({"events": shown, "nextCursor": event_id(after + len(page))})
+        wait = call.number("wait", 0, WAIT_SECONDS_MOST, least=0)
+        return answer if shown else replace(answer, wait_seconds=wait)
 
     def manifest(self, call: Call) -> FakeAnswer:
         """Show the datasets to load and the last event in them (D1.6, D8.4)."""
@@ -455,7 +464,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", _SUBSCRIPTION, FakeRoutes.subscription),
     Route("PATCH", _SUBSCRIPTION, FakeRoutes.change),
     Route("DELETE", _SUBSCRIPTION, FakeRoutes.delete),
-    Route("GET", _SUBSCRIPTION + "/events", FakeRoutes.events, ("cursor", "limit", "types")),
+    Route("GET", _SUBSCRIPTION + "/events", FakeRoutes.events, ("cursor", "limit", "types", "wait")),
     Route("GET", _SUBSCRIPTION + "/manifest", FakeRoutes.manifest, ("asOf", "limit", "cursor")),
 )
 
