@@ -1,5 +1,7 @@
 """A publisher of one dataset and its subscribers, led state by state on a clock that is moved."""
 
+import shutil
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -7,8 +9,10 @@ import pyarrow.parquet as pq
 
 from ploti_server.app import build_ports
 from ploti_server.domain.datasets import Dataset, SourceSpec, Topic
+from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.settings import Settings
 from ploti_server.domain.subscriptions import Selection
+from ploti_server.pipeline.act import release_again, replace_ids
 from ploti_server.pipeline.check import GivenState, take_state
 from ploti_server.pipeline.release import discard_held, release_held
 from ploti_server.pipeline.subscriptions import create_subscription
@@ -31,6 +35,14 @@ class Publisher:
             records.catalog.put_topics([Topic("t", "T")])
         self.define()
         self.workspace = create_workspace(self.ports, "acme", ["fl-counties"], None)
+
+    def copy(self, folder):
+        """Give a publisher with the same past in another folder, so that tests can share how a story begins."""
+        shutil.copytree(self.folder / "home", folder / "home")
+        other = copy(self)
+        other.folder, other.clock = folder, FixedClock(self.clock.now())
+        other.ports = build_ports(Settings.of(home=folder / "home"), clock=other.clock)
+        return other
 
     def define(self, **fields):
         """Change the dataset's definition."""
@@ -62,6 +74,21 @@ class Publisher:
     def discard(self):
         """Discard the held version; gives its number."""
         return discard_held(self.ports, DATASET).number
+
+    def replace_ids(self, named=None, key=()):
+        """Replace all ids or those named, and build what that queues; gives each outcome and version."""
+        self.clock.advance(minutes=1)
+        return self.work(replace_ids(self.ports, DATASET, Replacement(named, key)))
+
+    def release_again(self, number):
+        """Take a version back and build what that queues; gives each outcome and version."""
+        self.clock.advance(minutes=1)
+        return self.work(release_again(self.ports, DATASET, number))
+
+    def work(self, checks):
+        """Build queued checks; gives each outcome and version."""
+        done = [work_one(self.ports, new_owner(), check.id) for check in checks]
+        return [(check.outcome, check.version) for check in done]
 
     def version(self, number):
         """Give a version in any status."""

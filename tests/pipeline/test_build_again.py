@@ -1,6 +1,7 @@
 """Builds that break down and are begun again, and what is gathered for them (D4.3, D5.2, D5.3)."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,12 +12,13 @@ from ploti_server.domain.checks import CheckStatus
 from ploti_server.domain.datasets import Dataset, SourceSpec
 from ploti_server.domain.settings import Settings
 from ploti_server.domain.versions import Version, VersionStatus
-from ploti_server.pipeline.build import all_released
 from ploti_server.pipeline.catalog import apply_catalog
 from ploti_server.pipeline.check import GivenState, take_state
+from ploti_server.pipeline.follow import sent_versions
 from ploti_server.testing import MemoryStore
 
 DATASET = "ds_x"
+SENT_AT = datetime(2026, 1, 1, tzinfo=UTC)
 CATALOG = f"datasets: [{{id: {DATASET}, title: X, source: {{kind: file, url: x.csv}}, key: [id]}}]"
 
 
@@ -112,11 +114,11 @@ def lose_once(lose):
     return reach
 
 
-def test_all_released_versions_are_gathered_however_many():
+def test_all_sent_versions_are_gathered_however_many():
     store = MemoryStore()
     with store.write() as records:
         records.catalog.put_dataset(Dataset(DATASET, "X", SourceSpec("file", "x.csv")))
         for number in range(1, 1203):
-            records.versions.put(Version(DATASET, number, 1, VersionStatus.RELEASED, 0))
+            records.versions.put(Version(DATASET, number, 1, VersionStatus.RELEASED, 0, released_at=SENT_AT))
     with store.read() as records:
-        assert [v.number for v in all_released(records, DATASET)] == list(range(1, 1203))
+        assert [v.number for v in sent_versions(records, DATASET)] == list(range(1, 1203))

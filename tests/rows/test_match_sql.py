@@ -41,6 +41,7 @@ QUERIES = {
     "no backfill": changes.backfill(()),
     "old_rows": changes.old_rows("removed"),
     "latest": ledger.latest("SELECT 1"),
+    "entries_of": ledger.entries_of("w"),
     "pairs_by_ledger_key": ledger.pairs_by_ledger_key("l", "i"),
     "pairs_by_ledger_content": ledger.pairs_by_ledger_content("t"),
     "known_ids": ledger.known_ids("t"),

@@ -36,6 +36,9 @@ class CheckKind(StrEnum):
     RESUME = "resume"
 
 
+STAFF_ACTS: Final = (CheckKind.REPLACE_IDS, CheckKind.RELEASE_AGAIN)
+
+
 @dataclass(frozen=True)
 class Check:
     """One look at a source, or an act of staff; its raw state lies under the state's checksum.

@@ -33,6 +33,7 @@ class Facts:
     nulls: dict[str, int] = field(default_factory=dict)
     previous_nulls: dict[str, int] = field(default_factory=dict)
     ids_replaced: bool = False
+    none_compared: bool = False
     agent_silent: bool = False
 
 
@@ -129,6 +130,12 @@ def _risen(facts: Facts, limits: ReviewLimits, rule: str, limit: float, *, geome
                 yield Hold("data_check", rule, rise, limit, column)
 
 
+def none_compared(facts: Facts, _: ReviewLimits) -> Iterator[Hold]:
+    """Records were kept of a version that was released again, but none could be compared (page 001)."""
+    if facts.none_compared and facts.rows and facts.previous_rows:
+        yield Hold("processing", "none_compared", facts.previous_rows, 0)
+
+
 def agent_silent(facts: Facts, _: ReviewLimits) -> Iterator[Hold]:
     """The matching agent was asked twice and did not answer (D4.9)."""
     if facts.agent_silent:
@@ -146,6 +153,7 @@ HOLD_RULES: Final[tuple[HoldRule, ...]] = (
     missing_rows,
     null_rise,
     geometry_loss,
+    none_compared,
     agent_silent,
 )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ploti_server.domain.asks import AnswerRefused, Ask, AskedPair, answered, pair_named
-from ploti_server.domain.checks import Check, CheckStatus
+from ploti_server.domain.checks import STAFF_ACTS, Check, CheckKind, CheckStatus
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.pipeline.consult import FINISHED
 from ploti_server.ports import Ports, Records
@@ -72,5 +72,7 @@ def finish(ports: Ports, dataset_id: str) -> Check:
             return check
         if records.checks.open_of(dataset_id):
             raise AnswerRefused(f"a newer state of {dataset_id} is being built and takes this one's place")
-        queued = replace(check, status=CheckStatus.QUEUED, facts={FINISHED: True}, created_at=now, finished_at=None)
+        kind = CheckKind.RESUME if check.kind in STAFF_ACTS else check.kind
+        check = replace(check, kind=kind, facts={FINISHED: True})
+        queued = replace(check, status=CheckStatus.QUEUED, created_at=now, finished_at=None)
         return records.checks.add(replace(queued, outcome=None, version=None, reason=None, due_at=None, attempts=0))

@@ -8,36 +8,26 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from ploti.contract.digest import Digest
 from ploti_server.domain.checks import Check
-from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.holds import Facts, reasons, review
 from ploti_server.domain.release import resync_reason
+from ploti_server.domain.replacements import ReplacementRefused
 from ploti_server.domain.schema import SchemaChange, SchemaVersion, change_between, next_version
 from ploti_server.domain.states import StateRead, StateUnreadable
 from ploti_server.domain.versions import Version, VersionStatus, state_path
+from ploti_server.pipeline.begin import Gathered, begin
 from ploti_server.pipeline.consult import Consultation
 from ploti_server.pipeline.match import Basis, Matched, Waiting, match_records
 from ploti_server.pipeline.read import read_state
 from ploti_server.pipeline.release import Ended, end_check
 from ploti_server.pipeline.write import Built, write_version
-from ploti_server.ports import Ports, Records, Tables
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """What the store knows when a build starts."""
-
-    dataset: Dataset
-    version: Version
-    current: Version | None
-    schema_origin: Version | None
-    ledger: tuple[str, ...]
+from ploti_server.ports import Ports, Tables
 
 
 def build(ports: Ports, check: Check) -> Check:
@@ -46,18 +36,24 @@ def build(ports: Ports, check: Check) -> Check:
     Built again at once where the released version moved meanwhile (D5.2).
     """
     while True:
-        gathered = _begin(ports, check)
+        gathered = begin(ports, check)
         ports.reach("build.begun")
-        try:
-            with _workplace(ports, check, gathered.version.attempt) as folder, ports.engine.work(folder) as tables:
-                ended = _compute(ports, tables, gathered, check, folder)
-        except StateUnreadable as error:
-            ended = Ended(gathered.version, "failed", str(error))
+        moot = gathered.moot
+        ended = _built(ports, gathered) if moot is None else Ended(gathered.version, "unchanged", moot)
         ports.reach("build.computed")
-        finished = end_check(ports, check, ended)
+        finished = end_check(ports, gathered.check, ended)
         if finished is not None:
             ports.reach("build.ended")
             return finished
+
+
+def _built(ports: Ports, gathered: Gathered) -> Ended:
+    check = gathered.check
+    try:
+        with _workplace(ports, check, gathered.version.attempt) as folder, ports.engine.work(folder) as tables:
+            return _compute(ports, tables, gathered, check, folder)
+    except (StateUnreadable, ReplacementRefused) as error:
+        return Ended(gathered.version, "failed", str(error))
 
 
 @contextmanager
@@ -74,57 +70,6 @@ def _workplace(ports: Ports, check: Check, attempt: int) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _begin(ports: Ports, check: Check) -> Gathered:
-    """Give the version its number, once, or take up the one that an earlier attempt left (D5.2)."""
-    with ports.store.write() as records:
-        dataset = records.catalog.dataset(check.dataset_id)
-        if dataset is None:
-            raise LookupError(f"{check.dataset_id} left the catalog while its check {check.id} was open")
-        current = records.versions.current(check.dataset_id)
-        begun = _begun(records, check)
-        begun = begun or Version(
-            dataset.id, records.versions.newest_number(dataset.id) + 1, 0, VersionStatus.BUILDING, 0
-        )
-        version = replace(
-            begun,
-            attempt=_free_attempt(ports, begun),
-            status=VersionStatus.BUILDING,
-            check_id=check.id,
-            base=current.number if current else None,
-            previous_version=current.number if current else None,
-            source_url=check.source_url,
-            place_id=dataset.filed_place,
-            fetched_at=check.fetched_at,
-        )
-        records.versions.put(version)
-        released = all_released(records, dataset.id)
-        same = (v for v in released if current and v.schema_version == current.schema_version)
-        ledger = tuple(f"{v.folder}/{f.path}" for v in released for f in v.staff_files if f.path.startswith("ledger/"))
-        return Gathered(dataset, version, current, next(same, None), ledger)
-
-
-def _free_attempt(ports: Ports, begun: Version) -> int:
-    """Give the next attempt whose folder is empty: an abandoned build of this number may have left files (D5.3)."""
-    attempt = begun.attempt + 1
-    while next(iter(ports.files.paths(f"{replace(begun, attempt=attempt).folder}/")), None) is not None:
-        attempt += 1
-    return attempt
-
-
-def all_released(records: Records, dataset_id: str) -> tuple[Version, ...]:
-    """Give every released version, oldest first, page by page."""
-    released: tuple[Version, ...] = ()
-    while page := records.versions.released(dataset_id, after=released[-1].number if released else 0):
-        released += page
-    return released
-
-
-def _begun(records: Records, check: Check) -> Version | None:
-    unfinished = (VersionStatus.BUILDING, VersionStatus.WAITING)
-    found = records.versions.in_status(check.dataset_id, unfinished)
-    return next((v for v in found if v.check_id == check.id), None)
-
-
 def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, folder: Path) -> Ended:
     state = _read(ports, tables, gathered, check)
     ports.reach("build.state_read")
@@ -134,19 +79,18 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
         gathered.dataset,
         gathered.version.id_epoch,
         state,
-        _basis(ports, gathered.current),
+        _basis(ports, gathered),
         consultation if ports.agent.judges(gathered.dataset) else None,
         version=gathered.version.number,
         ledger=tuple(ports.files.local(path) for path in gathered.ledger),
+        replacement=check.replacement,
     )
     ports.reach("build.matched")
     if isinstance(matched, Waiting):
         facts = consultation.facts
         return Ended(gathered.version, "waiting", facts.get("agent_trouble"), facts, consultation.look_again_at())
-    change = _schema_change(gathered.current, state)
-    holds = review(
-        _facts(gathered.current, state, matched, change, silent=consultation.is_silent), gathered.dataset.review
-    )
+    change = _schema_change(gathered.base, state)
+    holds = review(_facts(gathered, state, matched, change, silent=consultation.is_silent), gathered.dataset.review)
     shown = (
         matched.facts
         | consultation.facts
@@ -155,12 +99,14 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
             "holds": [hold.to_json() for hold in holds],
             "misnamed": list(state.misnamed),
         }
+        | ({"replaced": matched.renamed} if check.replacement else {})
     )
     version = _described(gathered, state, matched, change, shown)
     version = replace(version, reasons=reasons(holds), built_at=ports.clock.now())
-    if gathered.current is not None and change is None and not matched.state_changed:
+    must_be_sent = gathered.is_base_gone or matched.renamed > 0
+    if gathered.base is not None and change is None and not (matched.state_changed or must_be_sent):
         return Ended(version, "unchanged", None, shown)
-    if (same := _same_as_waiting(ports, version)) is not None:
+    if not gathered.is_asked_for and (same := _same_as_waiting(ports, version)) is not None:
         return Ended(version, "unchanged", None, shown | {"open": same})
     built = Built(
         version,
@@ -179,41 +125,50 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
 def _read(ports: Ports, tables: Tables, gathered: Gathered, check: Check) -> StateRead:
     if check.state_sha256 is None:
         raise StateUnreadable("the check has no stored state: check the source again")
-    raw_file = ports.files.local(state_path(check.dataset_id, check.state_sha256))
+    path = state_path(check.dataset_id, check.state_sha256)
+    if ports.files.stat(path) is None:
+        raise StateUnreadable("the state to build from is not kept any more: check the source again")
+    raw_file = ports.files.local(path)
     raw = ports.open_state(raw_file, check.file_name, gathered.dataset)
-    current = gathered.current
-    return read_state(
-        raw, gathered.dataset, current.schema if current else None, current.known_columns if current else (), tables
-    )
+    base = gathered.base
+    return read_state(raw, gathered.dataset, base.schema if base else None, base.known_columns if base else (), tables)
 
 
-def _basis(ports: Ports, current: Version | None) -> Basis | None:
-    if current is None:
+def _basis(ports: Ports, gathered: Gathered) -> Basis | None:
+    """Give what is kept of the version to follow; None where it was released again and nothing of it is left."""
+    base = gathered.base
+    if base is None or (gathered.is_base_gone and not _is_kept(ports, base)):
         return None
-    manifest = json.loads(b"".join(ports.files.read(f"{current.folder}/manifest.json")))
+    manifest = json.loads(b"".join(ports.files.read(f"{base.folder}/manifest.json")))
     return Basis(
-        version=current.number,
-        schema=current.schema,
-        rows=current.row_count,
-        snapshot=tuple(ports.files.local(f"{current.folder}/{file.path}") for file in current.files_of("snapshot")),
-        singles=current.facts["singles"],
-        nulls=current.facts["nulls"],
+        version=base.number,
+        schema=base.schema,
+        rows=base.row_count,
+        snapshot=tuple(ports.files.local(f"{base.folder}/{file.path}") for file in base.files_of("snapshot")),
+        singles=base.facts["singles"],
+        nulls=base.facts["nulls"],
         digest=Digest.from_wire(manifest["digest"]),
     )
 
 
-def _schema_change(current: Version | None, state: StateRead) -> SchemaChange | None:
-    if current is None:
+def _is_kept(ports: Ports, base: Version) -> bool:
+    needed = (*base.files_of("snapshot"), *base.files_of("manifest"))
+    return all(ports.files.stat(f"{base.folder}/{file.path}") is not None for file in needed)
+
+
+def _schema_change(base: Version | None, state: StateRead) -> SchemaChange | None:
+    if base is None:
         return None
-    return change_between(current.schema, state.schema, SchemaVersion.parse(current.schema_version))
+    return change_between(base.schema, state.schema, SchemaVersion.parse(base.schema_version))
 
 
 def _facts(
-    current: Version | None, state: StateRead, matched: Matched, change: SchemaChange | None, *, silent: bool
+    gathered: Gathered, state: StateRead, matched: Matched, change: SchemaChange | None, *, silent: bool
 ) -> Facts:
+    base = gathered.base
     return Facts(
         rows=state.rows,
-        previous_rows=current.row_count if current else None,
+        previous_rows=base.row_count if base else None,
         added=matched.counts.added,
         changed=matched.counts.changed,
         removed=matched.counts.removed,
@@ -223,7 +178,9 @@ def _facts(
         rejects=matched.facts["rejected_rows"] + state.missing_rows,
         missing_rows=state.missing_rows,
         nulls=state.nulls,
-        previous_nulls=current.facts["nulls"] if current else {},
+        previous_nulls=base.facts["nulls"] if base else {},
+        ids_replaced=gathered.check.replacement is not None,
+        none_compared=gathered.is_base_gone and not matched.comparable,
         agent_silent=silent,
     )
 
@@ -239,9 +196,14 @@ def _breaking(change: SchemaChange | None) -> tuple[str, ...]:
 def _described(
     gathered: Gathered, state: StateRead, matched: Matched, change: SchemaChange | None, facts: dict[str, Any]
 ) -> Version:
-    current = gathered.current
-    reason = resync_reason(first=current is None, change=change)
-    version = SchemaVersion.parse(current.schema_version) if current else None
+    base = gathered.base
+    reason = resync_reason(
+        first=base is None,
+        change=change,
+        previous_unavailable=gathered.is_base_gone,
+        ids_changed=matched.renamed > 0,
+    )
+    version = SchemaVersion.parse(base.schema_version) if base else None
     numbered = next_version(version, change)
     return replace(
         gathered.version,
@@ -252,6 +214,7 @@ def _described(
         row_count=state.rows,
         counts=None if reason else matched.counts,
         resync_reason=reason,
+        record_ids_changed=matched.renamed > 0,
         facts=facts | {"nulls": state.nulls, "singles": state.singles},
         fingerprint=_fingerprint(state, matched.digest),
     )

@@ -9,8 +9,9 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
-from ploti_server.domain.checks import Check, CheckStatus, Refresh
+from ploti_server.domain.checks import Check, CheckKind, CheckStatus, Refresh
 from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.versions import VersionStatus, state_path
 from ploti_server.domain.wire import wire_time
 from ploti_server.ports import Ports, Records
@@ -45,13 +46,15 @@ def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
     now = ports.clock.now()
     with ports.store.write() as records:
         _refuse_earlier(records, dataset_id, state.fetched_at)
+        owed: Replacement | None = None
         for waiting in records.checks.open_of(dataset_id):
             if waiting.status is CheckStatus.WAITING:
                 read_at = state.fetched_at or now
                 records.catalog.put_refresh(dataset_id, Refresh(read_at, now + dataset.check_every))
-            if waiting.status is CheckStatus.QUEUED:
+            if waiting.status is CheckStatus.QUEUED and waiting.kind is not CheckKind.REPLACE_IDS:
                 records.checks.put(replace(waiting, status=CheckStatus.REPLACED, finished_at=now))
                 drop_unfinished(records, waiting)
+                owed = waiting.replacement or owed
         check = records.checks.add(
             Check(
                 id=0,
@@ -62,6 +65,7 @@ def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
                 state_sha256=sha256,
                 file_name=os.fsencode(state.file.name).decode(errors="replace"),
                 source_url=public_source(dataset),
+                replacement=owed,
             )
         )
         ports.reach("check.before_commit")

@@ -6,9 +6,10 @@ from typing import Any
 
 from ploti_server.domain import events
 from ploti_server.domain.asks import closed
-from ploti_server.domain.checks import Check, CheckStatus, Refresh
+from ploti_server.domain.checks import STAFF_ACTS, Check, CheckKind, CheckStatus, Refresh
 from ploti_server.domain.datasets import CheckOutcome
 from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.pipeline.follow import last_sent
 from ploti_server.ports import Ports, Records
 
 
@@ -39,11 +40,11 @@ def end_check(ports: Ports, check: Check, ended: Ended) -> Check | None:
         stored = records.checks.get(check.id)
         if stored is None or stored.lease_owner != check.lease_owner:
             raise LeaseLost(f"check {check.id} of {check.dataset_id} went on elsewhere: see its outcome there")
-        current = records.versions.current(check.dataset_id)
-        if (current and current.number) != ended.version.base:
+        base = last_sent(records, check.dataset_id)
+        if (base and base.number) != ended.version.base:
             return None
-        finished = _put_outcome(records, check, ended, current, now)
-        if ended.outcome != "failed":
+        finished = _put_outcome(records, check, ended, records.versions.current(check.dataset_id), now)
+        if ended.outcome != "failed" and check.kind is CheckKind.LOOK:
             _move_refresh(records, check, now)
         ports.reach("release.before_commit")
     ports.reach("release.committed")
@@ -55,18 +56,18 @@ def _put_outcome(records: Records, check: Check, ended: Ended, current: Version 
     number: int | None = version.number
     match ended.outcome:
         case "released":
-            _supersede_held(records, check.dataset_id, version.number)
+            supersede_held(records, check.dataset_id, f"replaced by version {version.number}")
             _release(records, version, now)
         case "held":
-            _supersede_held(records, check.dataset_id, version.number)
+            supersede_held(records, check.dataset_id, f"replaced by version {version.number}")
             _hold(records, version, current, now)
         case "waiting":
             records.versions.put(replace(version, status=VersionStatus.WAITING))
         case "unchanged" | "failed":
             records.versions.drop(check.dataset_id, version.number)
             number = current.number if current else None
-            if ended.outcome == "unchanged" and "open" not in ended.facts:
-                _supersede_held(records, check.dataset_id, None)
+            if ended.outcome == "unchanged" and "open" not in ended.facts and check.kind not in STAFF_ACTS:
+                supersede_held(records, check.dataset_id, "the source equals the released version again")
     _close_ask(records, check.id, ended.outcome)
     finished = replace(
         check,
@@ -103,9 +104,8 @@ def _ended_status(outcome: CheckOutcome) -> CheckStatus:
     return {"waiting": CheckStatus.WAITING, "failed": CheckStatus.FAILED}.get(outcome, CheckStatus.DONE)
 
 
-def _supersede_held(records: Records, dataset_id: str, by: int | None) -> None:
+def supersede_held(records: Records, dataset_id: str, note: str) -> None:
     """End an open hold: a newer version takes its place, or the source equals the released version again (D5.1)."""
-    note = f"replaced by version {by}" if by else "the source equals the released version again"
     for held in records.versions.in_status(dataset_id, (VersionStatus.HELD,)):
         records.versions.put(replace(held, status=VersionStatus.SUPERSEDED, note=note))
         _close_ask(records, held.check_id, "unchanged")
@@ -140,8 +140,8 @@ def release_held(ports: Ports, dataset_id: str, note: str | None = None) -> Vers
     with ports.store.write() as records:
         records.catalog.lock([dataset_id])
         held = _held(records, dataset_id)
-        current = records.versions.current(dataset_id)
-        if (current and current.number) != held.base:
+        base = last_sent(records, dataset_id)
+        if (base and base.number) != held.base:
             raise ReleaseRefused(
                 f"version {held.number} of {dataset_id} was built on version {held.base}, which is no longer current: "
                 f"check the source again"

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ploti.contract import resources
 from ploti.contract.digest import Digest
-from ploti.contract.files import GEOMETRY, JSON_TYPE, PARQUET_TYPE, RECORD_ID
+from ploti.contract.files import GEOMETRY, JSON_TYPE, PARQUET_TYPE, PREVIOUS_RECORD_ID, RECORD_ID
 from ploti_server.domain.datasets import License
 from ploti_server.domain.states import StateRead
 from ploti_server.domain.versions import StoredFile, Version
@@ -20,7 +20,7 @@ from ploti_server.ports import Ports, Tables
 from ploti_server.rows.envelope import Envelope, arrow_schema, with_envelope
 from ploti_server.rows.geoparquet import WrittenPart, write_parts
 
-WrittenKind = Literal["snapshot", "changes", "backfill"]
+WrittenKind = Literal["snapshot", "changes", "backfill", "id-map"]
 SNAPSHOT_ORDER = {True: "_ploti_hilbert ASC NULLS LAST, ", False: ""}
 
 
@@ -81,6 +81,9 @@ def _with_files(version: Version, files: list[StoredFile], staff: list[WrittenPa
 def _tables_to_write(tables: Tables, built: Built) -> Iterator[tuple[WrittenKind, Iterator[pa.RecordBatch]]]:
     shapes = SNAPSHOT_ORDER[built.geometry_type is not None]
     yield "snapshot", tables.query(f"SELECT * FROM snapshot_rows ORDER BY {shapes}{RECORD_ID} ASC NULLS LAST")
+    if built.version.record_ids_changed:
+        by_id = f"{PREVIOUS_RECORD_ID} ASC NULLS LAST"
+        yield "id-map", tables.query(f"SELECT * FROM id_map_rows ORDER BY {by_id}")
     if built.version.resync_reason is None:
         yield (
             "changes",
@@ -99,7 +102,7 @@ def _write(built: Built, kind: WrittenKind, batches: Iterator[pa.RecordBatch], f
     else:
         schema = arrow_schema(built.version.schema, kind)
         rows = with_envelope(batches, built.envelope, schema)
-        geometry_type = built.geometry_type
+        geometry_type = None if kind == "id-map" else built.geometry_type
     return write_parts(
         rows, kind=kind, schema=schema, folder=folder, geometry_type=geometry_type, metadata=_metadata(built)
     )

@@ -48,6 +48,14 @@ def latest(ids: str) -> str:
     )
 
 
+def entries_of(ids: str) -> str:
+    """Give every entry of the ids in a table, oldest first."""
+    return (
+        f"SELECT l.* FROM ledger l JOIN {ids} w ON l.{RECORD_ID} = w.{RECORD_ID}"
+        f" ORDER BY l.{RECORD_ID} ASC NULLS LAST, l.version ASC NULLS LAST"
+    )
+
+
 def pairs_by_ledger_key(left: str, identities: str) -> str:
     """Pair left-over rows with removed records by key; of several the one removed last, then the lowest id."""
     wanted = f"SELECT DISTINCT l.{RECORD_ID} FROM ledger l JOIN {identities} k ON l.key_text = k.key_text"

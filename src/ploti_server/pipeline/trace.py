@@ -1,0 +1,122 @@
+"""Traces what became of record ids, in the ledger of every version that was sent (D4.3)."""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ploti.contract.files import RECORD_ID
+from ploti_server.domain.replacements import Standing
+from ploti_server.domain.versions import Version
+from ploti_server.pipeline.follow import sent_versions
+from ploti_server.ports import Ports, Tables
+from ploti_server.rows import ledger
+from ploti_server.rows.sql import staged_schema
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the ledger noted of an id with one version."""
+
+    record_id: str
+    version: int
+    what: Standing
+    replaced_by: str | None
+    key_text: str | None
+    first_version: int
+
+
+@dataclass(frozen=True)
+class Traced:
+    """An id's record: since which version and up to which one it was carried, and the id that its record has now.
+
+    `current_id` is None where the record is gone. `history` is oldest first.
+    """
+
+    record_id: str
+    status: Standing
+    first_version: int
+    last_version: int
+    replaced_by: str | None
+    current_id: str | None
+    history: tuple[Entry, ...]
+
+
+def trace(ports: Ports, dataset_id: str, record_id: str) -> Traced | None:
+    """Tell what became of an id; None where no record of a version that was sent ever carried it."""
+    with ports.store.read() as records:
+        sent = sent_versions(records, dataset_id)
+    with _ledger(ports, sent) as tables:
+        history = _entries(tables, [record_id]).get(record_id)
+        if history is None:
+            return None
+        last, seen = history[-1], {record_id}
+        while last.replaced_by is not None and last.replaced_by not in seen:
+            seen.add(last.replaced_by)
+            last = _entries(tables, [last.replaced_by])[last.replaced_by][-1]
+    return Traced(
+        record_id,
+        history[-1].what,
+        history[-1].first_version,
+        _last_version(history[-1], sent),
+        history[-1].replaced_by,
+        last.record_id if last.what == "current" else None,
+        history,
+    )
+
+
+def standing_of_ids(ports: Ports, dataset_id: str, named: dict[str, str | None]) -> dict[str, Standing]:
+    """Tell how the ids of a map stand, those alone that some record ever carried."""
+    with ports.store.read() as records:
+        sent = sent_versions(records, dataset_id)
+    with _ledger(ports, sent) as tables:
+        found = _entries(tables, {*named, *(new for new in named.values() if new is not None)})
+    return {record_id: history[-1].what for record_id, history in found.items()}
+
+
+def _last_version(entry: Entry, sent: tuple[Version, ...]) -> int:
+    """Give the last version in which a record stood under its id."""
+    if entry.what == "current":
+        return sent[-1].number
+    followed = [version.base for version in sent if version.number == entry.version]
+    return followed[0] or entry.version
+
+
+@contextmanager
+def _ledger(ports: Ports, sent: tuple[Version, ...]) -> Iterator[Tables]:
+    """Open the ledger parts of versions as a table."""
+    parts = [
+        ports.files.local(f"{version.folder}/{file.path}")
+        for version in sent
+        for file in version.staff_files
+        if file.path.startswith("ledger/")
+    ]
+    folder = ports.home / "work"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch, ports.engine.work(Path(scratch)) as tables:
+        if parts:
+            tables.add_files("ledger", parts)
+        else:
+            tables.map_batches("ledger", iter(()), ledger.LEDGER_SCHEMA)
+        yield tables
+
+
+def _entries(tables: Tables, ids: Iterable[str]) -> dict[str, tuple[Entry, ...]]:
+    """Give the entries of ids by id, oldest first."""
+    schema = staged_schema({RECORD_ID: pa.string()})
+    wanted = pa.RecordBatch.from_pylist([{RECORD_ID: id_} for id_ in sorted(ids)], schema)
+    tables.map_batches("wanted", iter([wanted]), schema)
+    found: dict[str, tuple[Entry, ...]] = {}
+    for batch in tables.query(ledger.entries_of("wanted")):
+        for row in batch.to_pylist():
+            entry = _entry(row)
+            found[entry.record_id] = (*found.get(entry.record_id, ()), entry)
+    return found
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    return Entry(row[RECORD_ID], row["version"], row["what"], row["replaced_by"], row["key_text"], row["first_version"])

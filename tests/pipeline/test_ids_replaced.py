@@ -1,0 +1,207 @@
+"""Ids replaced by staff, as subscribers see it (D4.12, D5.2, page 001 "When record ids are replaced")."""
+
+import json
+
+import pytest
+from tests.pipeline.publishing import DATASET, Publisher, table
+
+from ploti_server.domain.replacements import Replacement, ReplacementRefused
+from ploti_server.pipeline.act import replace_ids
+from ploti_server.pipeline.check import GivenState, take_state
+from ploti_server.pipeline.trace import trace
+
+FULL, HALF, GROWN = table(range(40)), table(range(20)), table(range(41))
+DOUBLED = FULL + "7,other\n"
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    publisher = Publisher(tmp_path_factory.mktemp("published"), key=("k",))
+    publisher.outcome(FULL)
+    return publisher
+
+
+@pytest.fixture
+def publisher(published, tmp_path):
+    """One version that was sent."""
+    return published.copy(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def doubled_once(tmp_path_factory):
+    publisher = Publisher(tmp_path_factory.mktemp("doubled"), key=("k",))
+    publisher.outcome(DOUBLED)
+    publisher.release()
+    publisher.replace_ids()
+    return publisher
+
+
+@pytest.fixture
+def doubled(doubled_once, tmp_path):
+    """A version that replaces ids and is held, as its key is doubled."""
+    return doubled_once.copy(tmp_path)
+
+
+def manifest(publisher, number):
+    version = publisher.version(number)
+    return json.loads(b"".join(publisher.ports.files.read(f"{version.folder}/manifest.json")))
+
+
+def id_map(publisher, number):
+    rows = publisher.rows(number, "id-map")
+    assert {row["_ploti_dataset_id"] for row in rows} <= {DATASET}
+    return {row["_ploti_previous_record_id"]: row["_ploti_record_id"] for row in rows}
+
+
+def test_a_version_that_replaces_ids_is_a_reload_with_an_id_map(publisher):
+    subscription = publisher.subscribe()
+    old = publisher.ids(1, "k")
+    assert publisher.replace_ids() == [("released", 2)]
+    version, new = publisher.version(2), publisher.ids(2, "k")
+    assert (version.resync_reason, version.record_ids_changed, version.counts) == ("record_ids_changed", True, None)
+    assert version.files_of("changes") == ()
+    assert id_map(publisher, 2) == {old[k]: new[k] for k in old}
+    assert not set(old.values()) & set(new.values())
+    assert publisher.log(subscription, "version", "reason", "schemaVersion")[-1] == (
+        "resync_required",
+        2,
+        "record_ids_changed",
+        "1.0",
+    )
+    told = manifest(publisher, 2)
+    assert (told["recordIdsChanged"], told["resyncRequired"], told["counts"]) == (True, True, None)
+    assert [file["path"] for file in told["files"] if file["path"].startswith("id-map/")] == [
+        "id-map/part-0000.parquet"
+    ]
+    assert publisher.chain() == [(1, None), (2, 1)]
+
+
+def test_the_next_version_follows_as_changes_under_the_new_ids_and_the_act_was_no_look_at_the_source(publisher):
+    subscription = publisher.subscribe()
+    with publisher.ports.store.read() as records:
+        before = records.catalog.refresh(DATASET)
+    publisher.replace_ids()
+    with publisher.ports.store.read() as records:
+        assert records.catalog.refresh(DATASET) == before
+    assert publisher.version(2).fetched_at == publisher.version(1).fetched_at
+    assert publisher.outcome(GROWN) == ("released", 3)
+    counts = {"added": 1, "changed": 0, "removed": 0}
+    assert publisher.log(subscription, "version", "previousVersion", "counts")[-1] == ("updated", 3, 2, counts)
+    assert publisher.ids(3, "k").items() > publisher.ids(2, "k").items()
+    assert (publisher.version(3).id_epoch, publisher.version(3).record_ids_changed) == (1, False)
+    assert id_map(publisher, 3) == {}
+
+
+def test_named_ids_are_replaced_and_the_map_holds_all_that_are_carried(publisher):
+    first = publisher.ids(1, "k")
+    publisher.outcome(GROWN.replace("7,x7\n", ""))
+    second = publisher.ids(2, "k")
+    assert publisher.replace_ids({second["40"]: first["7"], second["0"]: None}) == [("released", 3)]
+    ids = publisher.ids(3, "k")
+    assert ids["40"] == first["7"]
+    assert ids["0"] not in {*first.values(), *second.values()}
+    assert id_map(publisher, 3) == {second[k]: ids[k] for k in second}
+    assert {k for k in second if second[k] != ids[k]} == {"0", "40"}
+    assert (publisher.version(3).facts["replaced"], publisher.version(3).id_epoch) == (2, 0)
+
+
+def test_a_held_version_gives_way_and_its_state_comes_again_under_a_higher_number(publisher):
+    subscription = publisher.subscribe()
+    assert publisher.outcome(HALF) == ("held", 2)
+    assert publisher.replace_ids() == [("released", 3), ("held", 4)]
+    assert str(publisher.version(2).status) == "superseded"
+    assert publisher.log(subscription, "version", "reason")[1:] == [
+        ("delayed", 1, "data_check"),
+        ("resync_required", 3, "record_ids_changed"),
+        ("delayed", 3, "data_check"),
+    ]
+    publisher.release()
+    assert publisher.chain() == [(1, None), (3, 1), (4, 3)]
+    assert set(publisher.ids(4, "k").values()) < set(publisher.ids(3, "k").values())
+    assert publisher.version(4).fetched_at == publisher.version(2).fetched_at
+
+
+def test_a_replacement_that_is_held_is_owed_by_the_version_that_takes_its_place(doubled):
+    assert doubled.version(2).reasons == ("data_check",)
+    with pytest.raises(ReplacementRefused, match="version 2 of ds_x replaces ids already"):
+        doubled.replace_ids()
+    assert doubled.outcome(FULL) == ("released", 3)
+    assert doubled.version(3).resync_reason == "record_ids_changed"
+    assert not set(doubled.ids(3, "v").values()) & set(doubled.ids(1, "v").values())
+
+
+def test_a_replacement_that_was_discarded_is_owed_no_more_and_can_be_asked_for_again(doubled):
+    doubled.discard()
+    assert doubled.replace_ids() == [("held", 3)]
+    doubled.discard()
+    assert doubled.outcome(FULL) == ("released", 4)
+    assert not doubled.version(4).record_ids_changed
+
+
+def test_a_newer_state_waits_for_a_replacement_that_is_queued(publisher):
+    (act,) = replace_ids(publisher.ports, DATASET, Replacement())
+    state = publisher.folder / "state.csv"
+    state.write_text(GROWN)
+    newer = take_state(publisher.ports, DATASET, GivenState(state))
+    assert publisher.work([act, newer]) == [("released", 2), ("released", 3)]
+    assert (publisher.version(2).record_ids_changed, publisher.version(3).counts.added) == (True, 1)
+
+
+def test_ids_are_replaced_with_a_schema_change_for_the_reason_of_the_ids(publisher):
+    subscription = publisher.subscribe()
+    publisher.define(drop=("v",))
+    assert publisher.replace_ids() == [("held", 2)]
+    publisher.release()
+    assert publisher.version(2).resync_reason == "record_ids_changed"
+    assert publisher.log(subscription, "version", "reason")[2:] == [
+        ("schema_changed", 2, None),
+        ("resync_required", 2, "record_ids_changed"),
+    ]
+
+
+def test_a_map_that_does_not_fit_the_ledger_is_refused_before_anything_is_queued(publisher):
+    first = publisher.ids(1, "k")
+    with pytest.raises(ReplacementRefused, match=f"{first['1']} is carried by a record now"):
+        publisher.replace_ids({first["0"]: first["1"]})
+    with publisher.ports.store.read() as records:
+        assert records.checks.open_of(DATASET) == ()
+
+
+def test_nothing_to_replace_is_refused_and_columns_that_make_no_ids_fail(tmp_path):
+    publisher = Publisher(tmp_path)
+    with pytest.raises(ReplacementRefused, match="no version of ds_x was released yet"):
+        publisher.replace_ids()
+    publisher.outcome("k,v\n1,a\n2,a\n")
+    assert publisher.replace_ids(key=("v",)) == [("failed", 1)]
+    assert publisher.replace_ids(key=("K",)) == [("released", 2)]
+
+
+def test_the_ledger_tells_what_became_of_any_old_id(tmp_path):
+    publisher = Publisher(tmp_path, key=("k",))
+    publisher.outcome("k,v\n1,a\n2,b\n3,c\n")
+    publisher.outcome("k,v\n1,a\n2,b\n")
+    publisher.replace_ids()
+    publisher.replace_ids()
+    publisher.outcome("k,v\n1,a\n4,d\n")
+    ids = {number: publisher.ids(number, "v") for number in range(1, 6)}
+    told = {
+        name: (t.status, t.first_version, t.last_version, t.replaced_by, t.current_id)
+        for name, id_ in {
+            "gone": ids[1]["c"],
+            "replaced twice": ids[1]["a"],
+            "replaced once": ids[3]["a"],
+            "current": ids[5]["a"],
+            "replaced, then gone": ids[1]["b"],
+            "new": ids[5]["d"],
+        }.items()
+        if (t := trace(publisher.ports, DATASET, id_))
+    }
+    assert told == {
+        "gone": ("removed", 1, 1, None, None),
+        "replaced twice": ("replaced_by", 1, 2, ids[3]["a"], ids[5]["a"]),
+        "replaced once": ("replaced_by", 3, 3, ids[5]["a"], ids[5]["a"]),
+        "current": ("current", 4, 5, None, ids[5]["a"]),
+        "replaced, then gone": ("replaced_by", 1, 2, ids[3]["b"], None),
+        "new": ("current", 5, 5, None, ids[5]["d"]),
+    }
+    assert trace(publisher.ports, DATASET, "rec_nobody") is None

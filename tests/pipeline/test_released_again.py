@@ -1,0 +1,238 @@
+"""A version released again, as subscribers see it (D5.2, page 001 "Versions released again")."""
+
+import pytest
+from tests.pipeline.publishing import DATASET, Publisher, table
+
+from ploti_server.pipeline.act import release_again
+from ploti_server.pipeline.check import GivenState, take_state
+from ploti_server.pipeline.release import ReleaseRefused
+
+FIRST, SECOND, THIRD = table(range(40)), table(range(41)), table(range(1, 42))
+WIDER = table(range(41), "k,v,n", "{0},x{0},{0}")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    publisher = Publisher(tmp_path_factory.mktemp("published"), key=("k",))
+    publisher.outcome(FIRST)
+    publisher.outcome(SECOND)
+    return publisher
+
+
+@pytest.fixture
+def publisher(published, tmp_path):
+    """Two versions that were sent, the second with a record more."""
+    return published.copy(tmp_path)
+
+
+def current(publisher):
+    with publisher.ports.store.read() as records:
+        found = records.versions.current(DATASET)
+    return found and found.number
+
+
+def test_it_is_rebuilt_under_a_new_number_as_a_resync_that_names_it_as_its_previous_version(publisher):
+    subscription = publisher.subscribe()
+    assert publisher.release_again(2) == [("released", 3)]
+    assert str(publisher.version(2).status) == "released_again"
+    assert publisher.chain() == [(1, None), (3, 2)]
+    version = publisher.version(3)
+    assert (version.resync_reason, version.counts, version.files_of("changes")) == ("previous_unavailable", None, ())
+    assert not version.record_ids_changed
+    assert version.files_of("id-map") == ()
+    assert publisher.log(subscription, "version", "reason") == [
+        ("added", 2, None),
+        ("resync_required", 3, "previous_unavailable"),
+    ]
+    assert publisher.ids(3, "k") == publisher.ids(2, "k")
+    assert version.fetched_at == publisher.version(2).fetched_at
+
+
+def test_until_the_rebuild_the_version_before_is_current_and_nothing_is_sent(publisher):
+    subscription = publisher.subscribe()
+    checks = release_again(publisher.ports, DATASET, 2)
+    assert current(publisher) == 1
+    late = publisher.subscribe()
+    assert publisher.log(late, "version") == [("added", 1)]
+    assert len(publisher.log(subscription)) == 1
+    publisher.work(checks)
+    assert current(publisher) == 3
+    assert publisher.log(late, "version")[-1] == publisher.log(subscription, "version")[-1] == ("resync_required", 3)
+
+
+def test_a_newer_state_that_comes_first_is_the_resync_instead(publisher):
+    subscription = publisher.subscribe()
+    (rebuild,) = release_again(publisher.ports, DATASET, 2)
+    assert publisher.outcome(THIRD) == ("released", 3)
+    with publisher.ports.store.read() as records:
+        assert str(records.checks.get(rebuild.id).status) == "replaced"
+    assert publisher.log(subscription, "version", "reason")[1:] == [("resync_required", 3, "previous_unavailable")]
+    second, third = publisher.ids(2, "k"), publisher.ids(3, "k")
+    assert {k: third[k] for k in third if k in second} == {k: second[k] for k in second if k in third}
+    assert publisher.outcome(SECOND) == ("released", 4)
+    assert publisher.version(4).resync_reason is None
+    assert publisher.ids(4, "k") == second
+
+
+def test_a_build_that_was_under_way_is_the_resync_and_nothing_is_rebuilt_after_it(publisher):
+    publisher.clock.advance(hours=1)
+    state = publisher.folder / "state.csv"
+    state.write_text(THIRD)
+    under_way = take_state(publisher.ports, DATASET, GivenState(state))
+    checks = release_again(publisher.ports, DATASET, 2)
+    assert publisher.work([under_way, *checks]) == [("released", 3), ("unchanged", 3)]
+    assert publisher.chain() == [(1, None), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "outcome"),
+    [
+        ({"volatile": ("v",)}, "previous_unavailable", "released"),
+        ({"drop": ("v",)}, "schema_changed", "held"),
+        ({"key": ("v",)}, "key_columns_changed", "held"),
+    ],
+    ids=["nothing that shows", "schema", "key"],
+)
+def test_the_resync_has_the_reason_of_what_else_it_changes(publisher, fields, reason, outcome):
+    publisher.define(**fields)
+    assert publisher.release_again(2) == [(outcome, 3)]
+    assert publisher.version(3).resync_reason == reason
+
+
+def test_a_minor_schema_change_is_the_reason_of_the_resync_too(publisher):
+    subscription = publisher.subscribe()
+    release_again(publisher.ports, DATASET, 2)
+    assert publisher.outcome(WIDER) == ("released", 3)
+    assert publisher.log(subscription, "version", "schemaVersion", "reason")[1:] == [
+        ("schema_changed", 3, "1.1", None),
+        ("resync_required", 3, "1.1", "schema_changed"),
+    ]
+
+
+def test_a_schema_that_the_version_brought_keeps_its_number_and_is_measured_from_it(publisher):
+    publisher.outcome(WIDER)
+    assert publisher.release_again(3) == [("released", 4)]
+    version = publisher.version(4)
+    assert (version.schema_version, version.schema_change, version.resync_reason) == (
+        "1.1",
+        None,
+        "previous_unavailable",
+    )
+
+
+def test_a_version_that_replaced_ids_and_was_sent_is_rebuilt_without_a_map(publisher):
+    publisher.replace_ids()
+    assert publisher.release_again(3) == [("released", 4)]
+    version = publisher.version(4)
+    assert (version.resync_reason, version.files_of("id-map")) == ("previous_unavailable", ())
+    assert publisher.ids(4, "k") == publisher.ids(3, "k")
+    assert version.id_epoch == 1
+
+
+@pytest.fixture(scope="module")
+def replacing(tmp_path_factory):
+    publisher = Publisher(tmp_path_factory.mktemp("replacing"), key=("k",))
+    publisher.outcome(FIRST + "7,other\n")
+    publisher.release()
+    publisher.replace_ids()
+    return publisher
+
+
+@pytest.fixture
+def held(replacing, tmp_path):
+    """A version that replaces ids and is held, as its key is doubled."""
+    return replacing.copy(tmp_path)
+
+
+def test_a_version_that_was_not_sent_is_rebuilt_with_its_replacement_and_its_own_map(held):
+    subscription = held.subscribe()
+    assert held.release_again(2) == [("held", 3)]
+    held.release()
+    version = held.version(3)
+    assert (version.previous_version, version.resync_reason) == (1, "record_ids_changed")
+    assert len(held.rows(3, "id-map")) == 41
+    assert held.log(subscription, "version", "reason")[2:] == [
+        ("delayed", 1, "data_check"),
+        ("resync_required", 3, "record_ids_changed"),
+    ]
+
+
+def test_a_newer_state_in_place_of_its_rebuild_replaces_the_ids_too(held):
+    release_again(held.ports, DATASET, 2)
+    assert held.outcome(FIRST) == ("released", 3)
+    assert held.version(3).resync_reason == "record_ids_changed"
+    assert {row["_ploti_previous_record_id"] for row in held.rows(3, "id-map")} < set(held.ids(1, "v").values())
+
+
+def test_a_resync_that_also_replaces_ids_has_their_reason_and_a_map(held):
+    subscription = held.subscribe()
+    release_again(held.ports, DATASET, 1)
+    assert held.outcome(FIRST) == ("released", 3)
+    assert held.log(subscription, "version", "reason")[-1] == ("resync_required", 3, "record_ids_changed")
+    assert held.version(3).previous_version == 1
+    assert len(held.rows(3, "id-map")) == 40
+
+
+def test_a_held_version_gives_way_and_its_state_comes_after_the_rebuild(publisher):
+    subscription = publisher.subscribe()
+    publisher.outcome(table(range(20)))
+    assert publisher.release_again(2) == [("released", 4), ("held", 5)]
+    publisher.release()
+    assert publisher.chain() == [(1, None), (4, 2), (5, 4)]
+    assert publisher.log(subscription, "version", "reason")[1:] == [
+        ("delayed", 2, "data_check"),
+        ("resync_required", 4, "previous_unavailable"),
+        ("delayed", 4, "data_check"),
+        ("updated", 5, None),
+    ]
+
+
+def test_the_only_version_released_again_leaves_nothing_current_and_its_rebuild_is_no_first_version(tmp_path):
+    publisher = Publisher(tmp_path, key=("k",))
+    subscription = publisher.subscribe()
+    publisher.outcome(FIRST)
+    checks = release_again(publisher.ports, DATASET, 1)
+    assert current(publisher) is None
+    publisher.work(checks)
+    assert publisher.log(subscription, "version", "reason")[-1] == ("resync_required", 2, "previous_unavailable")
+    assert publisher.chain() == [(2, 1)]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["no column in common", "what was kept is lost"])
+def test_when_none_of_the_kept_records_can_be_compared_the_version_is_held(tmp_path, lost):
+    publisher = Publisher(tmp_path)
+    publisher.outcome("a,b\n1,x\n2,y\n")
+    publisher.release_again(1) if not lost else None
+    number = 1 if lost else 2
+    release_again(publisher.ports, DATASET, number)
+    if lost:
+        folder = publisher.version(1).folder
+        publisher.ports.files.remove(f"{folder}/snapshot/part-0000.parquet")
+    done = publisher.check("a,b\n1,x\n2,y\n" if lost else "c,d\n1,x\n2,y\n")
+    assert done.outcome == "held"
+    assert "none_compared" in {hold["rule"] for hold in done.facts["holds"]}
+    assert publisher.version(done.version).reasons[-1] == "processing"
+
+
+def test_a_version_without_records_has_none_to_compare(tmp_path):
+    publisher = Publisher(tmp_path, key=("k",))
+    publisher.outcome("k,v\n")
+    release_again(publisher.ports, DATASET, 1)
+    assert publisher.outcome(FIRST) == ("released", 2)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (1, "only the newest version of ds_x can be released again: version 2 is"),
+        (2, None),
+        (3, "ds_x has no version 3"),
+    ],
+)
+def test_only_the_newest_version_can_be_released_again(publisher, number, told):
+    if told is None:
+        publisher.release_again(2)
+        told = "version 2 of ds_x was released again already"
+    with pytest.raises(ReleaseRefused, match=told):
+        publisher.release_again(number)
+    assert current(publisher) in (2, 3)
