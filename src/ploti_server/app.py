@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from ploti_server.adapters.agents import AgentsByName, NobodyJudges, StaffJudge
+from ploti_server.adapters.chat import ChatJudge
 from ploti_server.adapters.clock import SystemClock
 from ploti_server.adapters.engine import DuckDBEngine
 from ploti_server.adapters.files_local import LocalFiles
@@ -48,7 +49,7 @@ def build_ports(
         store=_store(settings.database_url),
         files=_files(settings.files_url),
         engine=DuckDBEngine(settings.memory_mb, settings.threads or os.cpu_count() or 1),
-        agent=agent or AgentsByName({"built-in": BuiltInJudge(), "nobody": NobodyJudges(), "staff": StaffJudge()}),
+        agent=agent or _agents(settings),
         plans=StoredPlans(),
         clock=clock or SystemClock(),
         home=settings.home,
@@ -57,6 +58,11 @@ def build_ports(
         hooks=_hooks(settings),
         retention=settings.retention,
     )
+
+
+def _agents(settings: Settings) -> AgentsByName:
+    chat = ChatJudge(settings.chat)
+    return AgentsByName({"built-in": BuiltInJudge(), "chat": chat, "staff": StaffJudge(), "nobody": NobodyJudges()})
 
 
 def build_signer(ports: Ports) -> LinkSigner:

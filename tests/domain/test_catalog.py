@@ -187,7 +187,7 @@ def test_limits_left_out_are_those_given_for_all():
         ({"review": "{release_after_agreeing_checks: 0}"}, "datasets[0].review.release_after_agreeing_checks: is 0"),
         (
             {"matching": "{agent: magic}"},
-            "datasets[0].matching.agent: 'magic' is unknown; allowed are built-in, nobody",
+            "datasets[0].matching.agent: 'magic' is unknown; allowed are built-in, chat, staff, nobody",
         ),
         ({"source": "{kind: file, url: 'http://[::1'}"}, "datasets[0].source.url: 'http://[::1' is neither"),
         ({"license": "{url: nope}"}, "datasets[0].license.url: 'nope' is not an http or https address"),

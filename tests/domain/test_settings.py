@@ -42,11 +42,14 @@ def test_environment_wins_over_the_file_and_the_file_over_the_default():
     assert given_settings(environment, stored) == {"port": (1, "environment"), "threads": (3, "settings.toml")}
 
 
+OPTIONAL_TEXTS = ("chat_url", "chat_model", "chat_key", "notify_command", "notify_url")
+
+
 @pytest.mark.parametrize("name", setting_names())
 def test_every_setting_can_be_given_in_the_environment_and_the_file(name):
     default = setting_value(Settings.of(HOME), name)
     special = {"memory_mb": 100, "webhooks_key": "k" * 32, "webhooks_allow_loopback": True}
-    text = isinstance(default, str) or name == "public_url"
+    text = isinstance(default, str) or name in ("public_url", *OPTIONAL_TEXTS)
     new = special.get(name, "http://x" if text else 1)
     in_environment = Settings.of(HOME, {f"PLOTI_SERVER_{name.upper()}": "true" if new is True else str(new)})
     in_file = Settings.of(HOME, {}, {name: new})

@@ -28,6 +28,6 @@ def settings(*, common: Common = COMMON) -> int:
 
 
 def _shown(name: str, value: Any) -> Any:
-    if name == "webhooks_key" and value is not None:
+    if name in ("webhooks_key", "chat_key") and value is not None:
         return "***"
     return make_url(value).render_as_string(hide_password=True) if name == "database_url" else value

@@ -28,7 +28,7 @@ from ploti_server.domain.fields import Allowed, Fields, lines_of, load_yaml, sho
 from ploti_server.domain.places import place_named
 
 SOURCE_KINDS: Final = ("file", "arcgis", "socrata", "ckan", "ogcapi", "wfs")
-AGENTS: Final = ("built-in", "nobody", "staff")
+AGENTS: Final = ("built-in", "chat", "staff", "nobody")
 _DATASET_ID: Final = re.compile(r"ds_[a-z0-9_]+")
 _TOPIC_ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})([mhdw])")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_type_hints
 from urllib.parse import quote, urlsplit
 
+from ploti_server.domain.chat import Chat
 from ploti_server.domain.datasets import MatchingLimits, ReviewLimits
 from ploti_server.domain.retention import RetentionLimits
 
@@ -23,6 +24,7 @@ Origin = Literal["default", "settings.toml", "environment"]
 
 _KEY_LEAST: Final = 32
 _SWITCH: Final = {"true": True, "false": False}
+_ADDRESSES: Final = ("public_url", "chat_url", "notify_url")
 _SHARES: Final = re.compile(r"review_max_\w+|matching_min_confidence")
 
 
@@ -59,6 +61,8 @@ class Settings:
     matching: MatchingLimits = MatchingLimits()
     retention: RetentionLimits = RetentionLimits()
 
+    chat: Chat = Chat()
+    notify: Notify = Notify()
     @classmethod
     def of(
         cls, home: Path, environment: Mapping[str, str] | None = None, stored: Mapping[str, Any] | None = None
@@ -214,7 +218,7 @@ def _rules_of(kind: type, prefix: str = "") -> dict[str, _Rule]:
     return found
 
 
-_GROUPS: Final = ("review", "matching", "retention")
+_GROUPS: Final = ("review", "matching", "retention", "chat", "notify")
 _RULES: Final = _rules_of(Settings)
 _GROUP_OF: Final = {name: next((g for g in _GROUPS if name.startswith(g + "_")), None) for name in _RULES}
 _PLAIN: Final = frozenset(name for name, group in _GROUP_OF.items() if group is None)
