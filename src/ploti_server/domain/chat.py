@@ -111,7 +111,7 @@ def _entries(text: str) -> list[Any] | None:
 
 
 def _pair_id(entry: Any, pair_ids: Sequence[str]) -> str | None:
-    number = entry.get("pair") if isinstance(entry, dict) else None
+    number: Any = entry.get("pair") if isinstance(entry, dict) else None
     whole = isinstance(number, int) and not isinstance(number, bool)
     return pair_ids[number - 1] if whole and 1 <= number <= len(pair_ids) else None
 

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from ploti_server.domain.chat import Chat
 from ploti_server.domain.datasets import MatchingLimits, ReviewLimits
+from ploti_server.domain.notices import Notify
 from ploti_server.domain.retention import RetentionLimits
 
 PREFIX: Final = "PLOTI_SERVER_"
@@ -23,8 +24,8 @@ FILE_NAME: Final = "settings.toml"
 Origin = Literal["default", "settings.toml", "environment"]
 
 _KEY_LEAST: Final = 32
-_SWITCH: Final = {"true": True, "false": False}
 _ADDRESSES: Final = ("public_url", "chat_url", "notify_url")
+_SWITCH: Final = {"true": True, "false": False}
 _SHARES: Final = re.compile(r"review_max_\w+|matching_min_confidence")
 
 
@@ -60,9 +61,9 @@ class Settings:
     review: ReviewLimits = ReviewLimits()
     matching: MatchingLimits = MatchingLimits()
     retention: RetentionLimits = RetentionLimits()
-
     chat: Chat = Chat()
     notify: Notify = Notify()
+
     @classmethod
     def of(
         cls, home: Path, environment: Mapping[str, str] | None = None, stored: Mapping[str, Any] | None = None
@@ -189,7 +190,7 @@ def _text(name: str, value: Any, shown: str) -> str:
         raise SettingsBroken(f"{shown} has to be a text")
     if name == "webhooks_key" and len(value) < _KEY_LEAST:
         raise SettingsBroken(f"{shown} has to be a random text of {_KEY_LEAST} characters or more")
-    return _address(value, shown) if name == "public_url" else value
+    return _address(value, shown) if name in _ADDRESSES else value
 
 
 def _address(value: str, shown: str) -> str:
