@@ -21,6 +21,7 @@ from ploti_server.domain.events import LoggedEvent, NewEvent
 from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import Counted
+from ploti_server.domain.notices import Notice
 from ploti_server.domain.retention import RetentionLimits
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
@@ -82,8 +83,8 @@ class CheckRecords(Protocol):
     def open_of(self, dataset_id: str) -> tuple[Check, ...]:
         """List checks of a dataset that are queued, building or waiting, oldest first."""
 
-    def last_of(self, dataset_id: str) -> Check | None:
-        """Find the newest check of a dataset, by id."""
+    def last_of(self, dataset_id: str, before: int | None = None) -> Check | None:
+        """Find the newest check of a dataset, by id, or the newest with an id below `before`."""
 
     def claim(self, owner: str, now: datetime, until: datetime, check_id: int | None = None) -> Check | None:
         """Lease the oldest due check (queued, or building or waiting with its lease run out), or the one named.
@@ -245,6 +246,9 @@ class EventRecords(Protocol):
     def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
         """List each dataset's last event of these types with a number up to `through`, by dataset."""
 
+    def about(self, subscription_id: str, dataset_id: str, limit: int) -> tuple[LoggedEvent, ...]:
+        """List the newest events about a dataset, in order."""
+
     def newest(self, subscription_id: str) -> int:
         """Give the number of the newest event ever, 0 where there was none."""
 
@@ -318,6 +322,22 @@ class DeliveryRecords(Protocol):
 class SecretRecords(Protocol):
     """Secrets shared by all processes on one store."""
 
+class NoticeRecords(Protocol):
+    """Notices to the operator that wait to be sent."""
+
+    def add(self, notice: Notice) -> Notice:
+        """Insert a notice; its id is given here."""
+
+    def claim(self, now: datetime, until: datetime, limit: int) -> tuple[Notice, ...]:
+        """Give due notices, oldest first, and keep them from others until a moment."""
+
+    def put(self, notice: Notice) -> None:
+        """Replace a notice; nothing happens where it was removed."""
+
+    def remove(self, notice_id: int) -> None:
+        """Delete a notice."""
+
+
     def get_or_put(self, name: str, fresh: str) -> str:
         """Give the stored secret, storing `fresh` where there is none."""
 
@@ -349,6 +369,8 @@ class Records(Protocol):
     def secrets(self) -> SecretRecords: ...
 
 
+    def notices(self) -> NoticeRecords: ...
+    @property
 class Store(Protocol):
     """Metadata, the event log and work, in one transactional database."""
 
@@ -504,6 +526,36 @@ class Sender(Protocol):
 @dataclass(frozen=True)
 class Hooks:
     """What webhooks need: a sender, the key that secrets are derived from, and the address that links carry (D7.7)."""
+class CopyFailed(Exception):
+    """A file that could not be copied; the message says why."""
+
+
+class Copier(Protocol):
+    """Copies files that stand beside a source to a local file (D5.9)."""
+
+    def copy(self, address: str, target: Path, validator: str | None) -> str | None:
+        """Copy the file at an address, and give what its server says to ask with the next time, if anything.
+
+        With the `validator` that was given before, `target` may be left unwritten where the file is still the same.
+        Raises `CopyFailed`.
+        """
+
+
+class CopiesNothing:
+    """`Copier` of a process that copies no files."""
+
+    def copy(self, address: str, target: Path, validator: str | None) -> str | None:  # noqa: ARG002
+        """Refuse."""
+        raise CopyFailed("this process copies no files")
+
+
+class Notifier(Protocol):
+    """Gives word to the operator, by ways of their own."""
+
+    def send(self, told: Mapping[str, Any]) -> str | None:
+        """Pass a notice on; tells what went wrong, None where it arrived. Never raises for what a receiver does."""
+
+
 
     sender: Sender
     key: bytes
@@ -519,6 +571,7 @@ class Ports:
     `hooks` None: this process neither makes webhooks nor sends to them; their deliveries are queued all the same.
     """
 
+    `notifier` None: the operator wants no notices.
     store: Store
     files: Files
     engine: Engine
@@ -530,3 +583,4 @@ class Ports:
     reach: Callable[[str], None] = lambda _: None
     hooks: Hooks | None = None
     retention: RetentionLimits = RetentionLimits()
+    notifier: Notifier | None = None

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from ploti_server.domain.asks import FINISHED
 from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.datasets import Dataset, MatchingLimits, SourceSpec
 from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.pipeline.answer import answer
-from ploti_server.pipeline.consult import FINISHED, Consultation
+from ploti_server.pipeline.consult import Consultation
 from ploti_server.ports import Judgement, Pair, Ports, Unanswered
 from ploti_server.testing import FakeAgent, FakePlans, FixedClock, MemoryFiles, MemoryStore
 

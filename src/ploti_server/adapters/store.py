@@ -20,6 +20,7 @@ from ploti_server.adapters.store_calls import PostgresCalls, SqliteCalls
 from ploti_server.adapters.store_records import SqlCatalog, SqlChecks, SqlVersions
 from ploti_server.adapters.store_records_asks import SqlAsks
 from ploti_server.adapters.store_records_limits import SqlIdempotency
+from ploti_server.adapters.store_records_notices import SqlNotices
 from ploti_server.adapters.store_records_webhooks import SqlDeliveries, SqlWebhooks
 from ploti_server.adapters.store_records_workspaces import SqlEvents, SqlSecrets, SqlSubscriptions, SqlWorkspaces
 from ploti_server.adapters.store_transaction import Transaction
@@ -44,6 +45,7 @@ class SqlRecords:
     idempotency: SqlIdempotency
     webhooks: SqlWebhooks
     deliveries: SqlDeliveries
+    notices: SqlNotices
     secrets: SqlSecrets
 
 
@@ -137,6 +139,7 @@ def _records(transaction: Transaction) -> SqlRecords:
         SqlIdempotency(transaction),
         SqlWebhooks(transaction),
         SqlDeliveries(transaction),
+        SqlNotices(transaction),
         SqlSecrets(transaction),
     )
 

@@ -92,8 +92,10 @@ class SqlChecks:
         )
         return tuple(CHECK.value(row) for row in rows)
 
-    def last_of(self, dataset_id: str) -> Check | None:
-        return self._first(tables.checks.c.dataset_id == dataset_id)
+    def last_of(self, dataset_id: str, before: int | None = None) -> Check | None:
+        c = tables.checks.c
+        older = c.dataset_id == dataset_id if before is None else and_(c.dataset_id == dataset_id, c.id < before)
+        return self._first(older)
 
     def claim(self, owner: str, now: datetime, until: datetime, check_id: int | None = None) -> Check | None:
         c = tables.checks.c

@@ -177,6 +177,11 @@ class SqlEvents:
         query = select(tables.events).join(last, c.number == last.c.number).where(c.subscription_id == subscription_id)
         return tuple(logged_event(row) for row in self._in.rows(query.order_by(c.dataset_id)))
 
+    def about(self, subscription_id: str, dataset_id: str, limit: int) -> tuple[LoggedEvent, ...]:
+        c = tables.events.c
+        query = select(tables.events).where(c.subscription_id == subscription_id, c.dataset_id == dataset_id)
+        return tuple(logged_event(row) for row in self._in.rows(query.order_by(c.number.desc()).limit(limit))[::-1])
+
     def newest(self, subscription_id: str) -> int:
         c = tables.counters.c
         return self._in.number(select(c.newest).where(c.subscription_id == subscription_id)) or 0

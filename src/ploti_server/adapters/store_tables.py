@@ -227,6 +227,15 @@ idempotency = Table(
     Column("created_at", Moment, nullable=False),
     Index(None, "workspace_id", "created_at"),
 )
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", ROW_ID, primary_key=True, autoincrement=True),
+    Column("due_at", Moment, nullable=False),
+    _rest(),
+    Index(None, "due_at"),
+    sqlite_autoincrement=True,
+)
 secrets = Table(
     "secrets",
     metadata,

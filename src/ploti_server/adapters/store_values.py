@@ -20,6 +20,7 @@ from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import Delivery
 from ploti_server.domain.events import LoggedEvent
 from ploti_server.domain.idempotency import Remembered
+from ploti_server.domain.notices import Notice
 from ploti_server.domain.schema import KnownColumn, Schema
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version
@@ -116,6 +117,7 @@ SUBSCRIPTION = Shape(Subscription, tables.subscriptions)
 REMEMBERED = Shape(Remembered, tables.idempotency)
 WEBHOOK = Shape(Webhook, tables.webhooks)
 DELIVERY = Shape(Delivery, tables.deliveries)
+NOTICE = Shape(Notice, tables.notices)
 
 
 def logged_event(row: Row[Any]) -> LoggedEvent:

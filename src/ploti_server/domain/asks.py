@@ -16,6 +16,9 @@ CARRIED: Final = frozenset({STAFF, "chat"})
 FIRST_TRY_AFTER: Final = timedelta(minutes=5)
 LONGEST_TRY_AFTER: Final = timedelta(hours=4)
 
+FINISHED: Final = "finished"
+"""Fact of a check whose build goes on with the answers that there are, by a person's order."""
+
 Shown = Mapping[str, Any]
 """A record's values as a person sees them, by delivered column name."""
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ploti_server.domain.asks import AnswerRefused, Ask, AskedPair, answered, pair_named
+from ploti_server.domain.asks import FINISHED, AnswerRefused, Ask, AskedPair, answered, pair_named
 from ploti_server.domain.checks import STAFF_ACTS, Check, CheckKind, CheckStatus
 from ploti_server.domain.versions import VersionStatus
-from ploti_server.pipeline.consult import FINISHED
 from ploti_server.ports import Ports, Records
 
 

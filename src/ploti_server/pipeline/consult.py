@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ploti_server.domain.asks import (
+    FINISHED,
     Ask,
     AskedPair,
     Given,
@@ -28,9 +29,6 @@ from ploti_server.rows.shown import shown
 
 EARLIER: Final = 50
 """Asks of a dataset that are looked through for judgements of the same pairs."""
-
-FINISHED: Final = "finished"
-"""Fact of a check whose build goes on with the answers that there are, by a person's order."""
 
 
 @dataclass
@@ -66,7 +64,8 @@ class Consultation:
         if self.ask is None:
             return {}
         told = {"asks": max(self.ask.number, 1), "pairs": len(self.ask.pairs), "judged": len(self.ask.given)}
-        return told | ({"agent_trouble": self.ask.trouble} if self.ask.trouble else {})
+        trouble = {"agent_trouble": self.ask.trouble} if self.ask.trouble else {}
+        return told | trouble
 
     def look_again_at(self) -> datetime | None:
         """Tell when the build of a waiting check goes on."""

@@ -12,6 +12,7 @@ from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import Delivery
 from ploti_server.domain.events import LoggedEvent
 from ploti_server.domain.idempotency import Remembered
+from ploti_server.domain.notices import Notice
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version
 from ploti_server.domain.webhooks import Webhook
@@ -40,6 +41,7 @@ class State:
     webhooks: dict[str, Webhook] = field(default_factory=dict)
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     remembered: dict[tuple[str, str, str], Remembered] = field(default_factory=dict)
+    notices: dict[int, Notice] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     locked_elsewhere: frozenset[str] = frozenset()
     writable: bool = False

@@ -14,6 +14,7 @@ from ploti_server.domain.deliveries import queued
 from ploti_server.domain.events import LoggedEvent, NewEvent
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import WINDOW, Counted
+from ploti_server.domain.notices import Notice
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
@@ -84,8 +85,8 @@ class _Checks:
     def open_of(self, dataset_id: str) -> tuple[Check, ...]:
         return tuple(c for c in self._of(dataset_id) if c.status in _OPEN)
 
-    def last_of(self, dataset_id: str) -> Check | None:
-        return next(reversed(self._of(dataset_id)), None)
+    def last_of(self, dataset_id: str, before: int | None = None) -> Check | None:
+        return next((c for c in reversed(self._of(dataset_id)) if before is None or c.id < before), None)
 
     def claim(self, owner: str, now: datetime, until: datetime, check_id: int | None = None) -> Check | None:
         state = self._state.changing()
@@ -324,6 +325,10 @@ class _Events:
         last = {e.dataset_id: e for e in log if e.number <= through and e.type in types}
         return tuple(event for _, event in sorted(last.items()))
 
+    def about(self, subscription_id: str, dataset_id: str, limit: int) -> tuple[LoggedEvent, ...]:
+        own = [e for e in self._state.events.get(subscription_id, ()) if e.dataset_id == dataset_id]
+        return tuple(own[-limit:])
+
     def newest(self, subscription_id: str) -> int:
         return self._state.counters.get(subscription_id, 0)
 
@@ -365,6 +370,30 @@ class _Idempotency:
 class _Secrets:
     def __init__(self, state: State) -> None:
         self._state = state
+class _Notices:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def add(self, notice: Notice) -> Notice:
+        added = kept(replace(notice, id=max(self._state.notices, default=0) + 1))
+        self._state.changing().notices[added.id] = added
+        return added
+
+    def claim(self, now: datetime, until: datetime, limit: int) -> tuple[Notice, ...]:
+        notices = self._state.changing().notices
+        due = [notice for _, notice in sorted(notices.items()) if notice.due_at <= now][:limit]
+        for notice in due:
+            notices[notice.id] = kept(replace(notice, due_at=until))
+        return tuple(due)
+
+    def put(self, notice: Notice) -> None:
+        if notice.id in self._state.changing().notices:
+            self._state.notices[notice.id] = kept(notice)
+
+    def remove(self, notice_id: int) -> None:
+        self._state.changing().notices.pop(notice_id, None)
+
+
 
     def get_or_put(self, name: str, fresh: str) -> str:
         return self._state.changing().secrets.setdefault(name, fresh)
@@ -387,6 +416,7 @@ class MemoryRecords:
     secrets: _Secrets
 
 
+    notices: _Notices
 class MemoryStore:
     """`Store` in memory; writers exclude each other, readers see the last committed state."""
 
@@ -454,3 +484,4 @@ def _records(state: State) -> MemoryRecords:
         MemoryDeliveries(state),
         _Secrets(state),
     )
+        _Notices(state),
