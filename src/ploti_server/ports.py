@@ -319,9 +319,6 @@ class DeliveryRecords(Protocol):
         """
 
 
-class SecretRecords(Protocol):
-    """Secrets shared by all processes on one store."""
-
 class NoticeRecords(Protocol):
     """Notices to the operator that wait to be sent."""
 
@@ -337,6 +334,9 @@ class NoticeRecords(Protocol):
     def remove(self, notice_id: int) -> None:
         """Delete a notice."""
 
+
+class SecretRecords(Protocol):
+    """Secrets shared by all processes on one store."""
 
     def get_or_put(self, name: str, fresh: str) -> str:
         """Give the stored secret, storing `fresh` where there is none."""
@@ -366,11 +366,11 @@ class Records(Protocol):
     @property
     def deliveries(self) -> DeliveryRecords: ...
     @property
+    def notices(self) -> NoticeRecords: ...
+    @property
     def secrets(self) -> SecretRecords: ...
 
 
-    def notices(self) -> NoticeRecords: ...
-    @property
 class Store(Protocol):
     """Metadata, the event log and work, in one transactional database."""
 
@@ -481,9 +481,6 @@ class Judgement:
     explanation: str | None = None
 
 
-class MatchingAgent(Protocol):
-    """Judges whether two records are the same (D4.8)."""
-
 class Unanswered(Exception):
     """An agent that answers by itself did not answer whole; the message says why, `answered` is what it did judge.
 
@@ -494,6 +491,9 @@ class Unanswered(Exception):
         super().__init__(why)
         self.answered = tuple(answered)
 
+
+class MatchingAgent(Protocol):
+    """Judges whether two records are the same (D4.8)."""
 
     def judges(self, dataset: Dataset) -> bool:
         """Tell whether pairs of a dataset are judged at all; where not, none are looked for."""
@@ -523,9 +523,6 @@ class Sender(Protocol):
         """POST a body and tell what came back, within 15 seconds in all; never raises for what a receiver does."""
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What webhooks need: a sender, the key that secrets are derived from, and the address that links carry (D7.7)."""
 class CopyFailed(Exception):
     """A file that could not be copied; the message says why."""
 
@@ -556,6 +553,9 @@ class Notifier(Protocol):
         """Pass a notice on; tells what went wrong, None where it arrived. Never raises for what a receiver does."""
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """What webhooks need: a sender, the key that secrets are derived from, and the address that links carry (D7.7)."""
 
     sender: Sender
     key: bytes
@@ -568,10 +568,10 @@ class Ports:
     """Everything that the pipeline and the API reach out through.
 
     `reach` is called with the name of each step that a crash must survive; tests stop the process there.
+    `notifier` None: the operator wants no notices.
     `hooks` None: this process neither makes webhooks nor sends to them; their deliveries are queued all the same.
     """
 
-    `notifier` None: the operator wants no notices.
     store: Store
     files: Files
     engine: Engine
@@ -582,5 +582,4 @@ class Ports:
     open_state: Sources
     reach: Callable[[str], None] = lambda _: None
     hooks: Hooks | None = None
-    retention: RetentionLimits = RetentionLimits()
     notifier: Notifier | None = None

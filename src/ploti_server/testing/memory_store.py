@@ -367,9 +367,6 @@ class _Idempotency:
             del state.remembered[name]
 
 
-class _Secrets:
-    def __init__(self, state: State) -> None:
-        self._state = state
 class _Notices:
     def __init__(self, state: State) -> None:
         self._state = state
@@ -394,6 +391,9 @@ class _Notices:
         self._state.changing().notices.pop(notice_id, None)
 
 
+class _Secrets:
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def get_or_put(self, name: str, fresh: str) -> str:
         return self._state.changing().secrets.setdefault(name, fresh)
@@ -413,10 +413,10 @@ class MemoryRecords:
     idempotency: _Idempotency
     webhooks: MemoryWebhooks
     deliveries: MemoryDeliveries
+    notices: _Notices
     secrets: _Secrets
 
 
-    notices: _Notices
 class MemoryStore:
     """`Store` in memory; writers exclude each other, readers see the last committed state."""
 
@@ -482,6 +482,6 @@ def _records(state: State) -> MemoryRecords:
         _Idempotency(state),
         MemoryWebhooks(state),
         MemoryDeliveries(state),
+        _Notices(state),
         _Secrets(state),
     )
-        _Notices(state),
