@@ -583,3 +583,4 @@ class Ports:
     reach: Callable[[str], None] = lambda _: None
     hooks: Hooks | None = None
     notifier: Notifier | None = None
+    retention: RetentionLimits = RetentionLimits()
