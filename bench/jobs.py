@@ -105,16 +105,18 @@ def check_build(previous: str, snapshot: str, changes: str, rows: int) -> None:
 
 
 def serve(home: str, port: str) -> None:
-    """Serve the publisher until stopped."""
-    import uvicorn
+    """Serve the publisher until stopped, without limits on calls."""
+    from dataclasses import replace
 
     from ploti_server.api import make_api
+    from ploti_server.api.serving import ApiServer
     from ploti_server.app import build_signer
     from ploti_server.domain.settings import Settings
 
     ports = publisher(home)
-    api = make_api(ports, Settings.of(home=Path(home)), build_signer(ports))
-    uvicorn.run(api, host="127.0.0.1", port=int(port), log_level="error")
+    settings = Settings.of(home=Path(home))
+    settings = replace(settings, requests_per_minute=10**9, strict_requests_per_minute=10**9)
+    ApiServer(make_api(ports, settings, build_signer(ports)), host="127.0.0.1", port=int(port), log_level="error").run()
 
 
 def sync(home: str, port: str, database: str) -> None:

@@ -252,6 +252,9 @@ class EventRecords(Protocol):
     def newest(self, subscription_id: str) -> int:
         """Give the number of the newest event ever, 0 where there was none."""
 
+    def newest_of(self, subscription_ids: Collection[str]) -> dict[str, int]:
+        """Give the same of each subscription named; one that there is not is left out."""
+
     def oldest(self, subscription_id: str) -> int | None:
         """Give the number of the oldest event kept, None where none is."""
 

@@ -217,7 +217,7 @@ def test_reads_answer_304_to_their_own_etag_and_signed_links_have_none(served):
     reads = ["/v1/places", "/v1/topics", "/v1/feeds/datasets", dataset, f"{dataset}/versions", f"{dataset}/schema"]
     for path in (*reads, f"{dataset}/schemas", SUBSCRIPTIONS, one, f"{one}/events"):
         tag = served.get(path).headers["etag"]
-        for given in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+        for given in (tag, tag.removeprefix("W/"), f"W/{tag.removeprefix('W/')}", f'"x", {tag}', "*"):
             again = served.get(path, headers={"If-None-Match": given})
             assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag), path
         assert served.get(path, headers={"If-None-Match": '"x"'}).status_code == 200

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -98,10 +99,22 @@ def _answer(connection):
     return head.decode(), body
 
 
-def test_request_that_is_being_served_is_answered_before_the_server_stops(serving):
-    process, address, key = serving
+def _subscribe(address, key):
     body = json.dumps({"places": ["fl"]}).encode()
     with socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(_head("POST", "/v1/feeds/subscriptions", key, len(body)) + body)
+        return json.loads(_answer(connection)[1])["id"]
+
+
+def test_request_that_is_being_served_is_answered_before_the_server_stops_and_one_that_waits_ends(serving):
+    process, address, key = serving
+    body = json.dumps({"places": ["fl"]}).encode()
+    events = f"/v1/feeds/subscriptions/{_subscribe(address, key)}/events"
+    with (
+        socket.create_connection(address, timeout=20) as connection,
+        socket.create_connection(address, timeout=20) as waiting,
+    ):
+        waiting.sendall(_head("GET", f"{events}?wait=30", key, 0))
         connection.sendall(_head("POST", "/v1/feeds/subscriptions/preview", key, len(body)) + body[:5])
         time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
@@ -110,17 +123,33 @@ def test_request_that_is_being_served_is_answered_before_the_server_stops(servin
             socket.create_connection(address, timeout=5)
         connection.sendall(body[5:])
         head, answer = _answer(connection)
+        assert json.loads(_answer(waiting)[1]) == {"events": [], "nextCursor": "evt_000000000000"}
     assert head.startswith("HTTP/1.1 200")
     assert json.loads(answer)["total"] == 0
     assert process.wait(timeout=20) in (0, -signal.SIGTERM)
 
 
-def test_log_is_lines_of_json_without_keys(serving):
+def _long_head(address, start):
+    """Send a head without an end, piece by piece, until the server answers."""
+    with socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(start)
+        for _ in range(200):
+            if select.select([connection], [], [], 0.01)[0]:
+                return connection.recv(65_536)
+            connection.sendall(b"x" * 10_000)
+    raise AssertionError("the server took two megabytes of head")
+
+
+def test_log_is_lines_of_json_without_keys_and_a_head_without_end_is_refused(serving):
     process, address, key = serving
     with socket.create_connection(address, timeout=20) as connection:
         connection.sendall(_head("GET", "/v1/topics?nonsense=secret", key, 0))
         head, _ = _answer(connection)
     assert head.startswith("HTTP/1.1 400")
+    for start in (b"GET /v1/topics HTTP/1.1\r\nX-Long: ", b"GET /v1/topics?"):
+        refused = _long_head(address, start)
+        assert refused.startswith(b"HTTP/1.1 400")
+        assert json.loads(refused.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_input"
     process.send_signal(signal.SIGTERM)
     lines = process.stderr.read().splitlines()
     process.wait(timeout=20)

@@ -1,6 +1,6 @@
 """Workspaces, subscriptions, the event log and secrets in the database."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -185,6 +185,11 @@ class SqlEvents:
     def newest(self, subscription_id: str) -> int:
         c = tables.counters.c
         return self._in.number(select(c.newest).where(c.subscription_id == subscription_id)) or 0
+
+    def newest_of(self, subscription_ids: Collection[str]) -> dict[str, int]:
+        c = tables.counters.c
+        query = select(c.subscription_id, c.newest).where(c.subscription_id.in_(list(subscription_ids)))
+        return {row.subscription_id: row.newest for row in self._in.rows(query)}
 
     def oldest(self, subscription_id: str) -> int | None:
         c = tables.events.c

@@ -1,6 +1,8 @@
 """Answers as JSON bytes: with an ETag and `304`, never stored where they carry links, and refusals (D1.5, D8.5)."""
 
+import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,6 +15,8 @@ from ploti_server.domain.access import Refused
 
 JSON_TYPE: Final = "application/json"
 _REVALIDATE: Final = "private, no-cache"
+_COMPRESSED_FROM: Final = 1_000
+_LEVEL: Final = 1
 _CHALLENGE: Final = 'Bearer realm="ploti"'
 
 
@@ -23,18 +27,43 @@ def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 
 
 def read_answer(request: Request, body: Any, etag: str | None = None) -> Response:
-    """Answer a read with its ETag, by default of its bytes, or `304` where the caller has just that."""
+    """Answer a read with its ETag, by default a weak one of its bytes, or `304` where the caller has just that."""
     content = msgspec.json.encode(body)
-    tag = etag or f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    tag = etag or f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": _REVALIDATE, "Vary": "Authorization"}
     if _has(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(content, 200, headers, JSON_TYPE)
 
 
+def compressed(response: Response, request: Request) -> Response:
+    """Compress a long answer of JSON where the caller takes gzip.
+
+    One with a strong ETag, a revision that has to come back exactly, goes as it is (D8.1).
+    """
+    headers = response.headers
+    is_json, is_exact = headers.get("content-type") == JSON_TYPE, headers.get("etag", "").startswith('"')
+    if not is_json or is_exact or len(response.body) < _COMPRESSED_FROM:
+        return response
+    headers.add_vary_header("Accept-Encoding")
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
+        response.body = gzip.compress(response.body, _LEVEL, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+        headers["Content-Length"] = str(len(response.body))
+    return response
+
+
+def _takes_gzip(header: str) -> bool:
+    for one in header.lower().split(","):
+        name, *parameters = (part.strip().replace(" ", "") for part in one.split(";"))
+        if name == "gzip":
+            return not any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
+    return False
+
+
 def _has(request: Request, tag: str) -> bool:
     given = [one.strip() for one in request.headers.get("if-none-match", "").split(",")]
-    return "*" in given or tag in [one.removeprefix("W/") for one in given]
+    return "*" in given or tag.removeprefix("W/") in [one.removeprefix("W/") for one in given]
 
 
 def refusal(refused: Refused, headers: Mapping[str, str] | None = None) -> Response:

@@ -26,6 +26,7 @@ from ploti_server.api.preview import preview_routes
 from ploti_server.api.schemas import schema_routes
 from ploti_server.api.subscriptions import subscription_routes
 from ploti_server.api.versions import version_routes
+from ploti_server.api.watch import Watch
 from ploti_server.api.webhooks import webhook_routes
 from ploti_server.domain.access import Refused
 from ploti_server.domain.settings import Settings
@@ -49,7 +50,7 @@ ROUTES: tuple[Callable[[Context], APIRouter], ...] = (
 
 def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
     """Make the API over a publisher's ports."""
-    context = Context(ports, settings, signer)
+    context = Context(ports, settings, signer, Watch(ports.store))
     metrics = Metrics()
     api = Api(
         metrics,
@@ -68,6 +69,7 @@ def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
     routers = [*(routes(context) for routes in ROUTES), operating_routes(context, metrics)]
     for router in routers:
         api.include_router(router)
+    api.state.watch = context.watch
     api.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     return api
 

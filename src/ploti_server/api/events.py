@@ -1,5 +1,6 @@
 """`GET /v1/feeds/subscriptions/{subscription}/events`: a subscription's log from a cursor (page 003)."""
 
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -9,13 +10,24 @@ from starlette.responses import Response
 from ploti.contract import events as event_contract
 from ploti.contract.events import event_id
 from ploti_server.api.answers import read_answer
+from ploti_server.api.dispatch import Waiting
 from ploti_server.api.documented import answers
 from ploti_server.api.links import Context
-from ploti_server.api.queries import Limit500
+from ploti_server.api.queries import Limit500, PlainNumber, identify
 from ploti_server.api.routes import Routes, caller_of
 from ploti_server.domain.events import wire_event
 from ploti_server.domain.log import LogEnds, read_types, start_of
 from ploti_server.pipeline.subscriptions import owned_subscription
+
+_WAIT = "Seconds to wait for an event where there is none after the cursor yet."
+
+
+@dataclass(frozen=True)
+class _Asked:
+    subscription: str
+    cursor: str | None
+    limit: int
+    types: tuple[str, ...] | None
 
 
 def event_routes(context: Context) -> APIRouter:
@@ -25,25 +37,42 @@ def event_routes(context: Context) -> APIRouter:
     def list_events(
         request: Request,
         subscription: str,
+        *,
         cursor: Annotated[str | None, Query(description="The last event that was applied, or an eventCursor.")] = None,
         limit: Limit500 = event_contract.EVENTS_PER_PAGE,
         types: Annotated[str | None, Query(description="Event types, joined by commas.")] = None,
-    ) -> Response:
+        wait: Annotated[int, Query(ge=0, le=event_contract.WAIT_SECONDS_MOST, description=_WAIT), PlainNumber] = 0,
+    ) -> Response | Waiting:
         """List the events after a cursor, in order; the next cursor moves on even where the filter leaves none."""
-        wanted = read_types(types)
-        with context.ports.store.read() as records:
-            found = owned_subscription(records, caller_of(request).workspace.id, subscription)
-            ends = LogEnds(records.events.newest(found.id), records.events.oldest(found.id))
-            start = start_of(cursor, ends)
-            events = records.events.after(found.id, start, limit, wanted)
-        last = events[-1].number if len(events) == limit else ends.newest
-        base = context.base(request)
-        page: event_contract.EventPage = {
-            "events": [wire_event(event, base) for event in events],
-            "nextCursor": event_id(last),
-        }
-        return read_answer(request, page)
+        return _read(context, request, _Asked(subscription, cursor, limit, read_types(types)), wait)
 
     path = "/v1/feeds/subscriptions/{subscription}/events"
     routes.add("GET", path, list_events, answers(event_contract.EventPage, "not_found", "expired"))
     return routes.router
+
+
+def _read(context: Context, request: Request, asked: _Asked, wait: float) -> Response | Waiting:
+    with context.ports.store.read() as records:
+        found = owned_subscription(records, caller_of(request).workspace.id, asked.subscription)
+        ends = LogEnds(records.events.newest(found.id), records.events.oldest(found.id))
+        start = start_of(asked.cursor, ends)
+        events = records.events.after(found.id, start, asked.limit, asked.types)
+    last = events[-1].number if len(events) == asked.limit else ends.newest
+    if not events and wait > 0:
+        return _wait(context, request, replace(asked, cursor=event_id(last)), last, wait)
+    base = context.base(request)
+    page: event_contract.EventPage = {
+        "events": [wire_event(event, base) for event in events],
+        "nextCursor": event_id(last),
+    }
+    return read_answer(request, page)
+
+
+def _wait(context: Context, request: Request, asked: _Asked, last: int, wait: float) -> Waiting:
+    """Wait for an event after the newest; the key is looked at again by then."""
+
+    def look(left: float) -> Response | Waiting:
+        request.state.caller = identify(context.ports, request)
+        return _read(context, request, asked, left)
+
+    return Waiting(context.watch, asked.subscription, last, wait, look)

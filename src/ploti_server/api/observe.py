@@ -13,6 +13,7 @@ from typing import Any, Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ploti_server.api.dispatch import WAITED
 from ploti_server.api.limits import limit_headers
 from ploti_server.api.metrics import Metrics
 
@@ -73,11 +74,15 @@ class Observed:
     def _note(self, scope: Scope, state: dict[str, Any], answered: _Answered) -> None:
         route = getattr(scope.get("route"), "path", "none")
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        self._metrics.note(method, route, answered.status, answered.seconds)
+        waited = state.get(WAITED, 0.0)
+        seconds = max(answered.seconds - waited, 0.0)
+        self._metrics.note(method, route, answered.status, seconds)
         if scope["path"] in _QUIET and answered.status < 400:
             return
         if LOG.isEnabledFor(logging.INFO):
-            told = {"status": answered.status, "ms": round(answered.seconds * 1000, 1), "bytes": answered.size}
+            told = {"status": answered.status, "ms": round(seconds * 1000, 1), "bytes": answered.size}
+            if waited:
+                told["waitedMs"] = round(waited * 1000)
             LOG.info("request", extra={"fields": _named(scope, state) | told})
 
 

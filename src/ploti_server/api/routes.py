@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 
+from ploti_server.api.dispatch import Dispatched
 from ploti_server.api.limits import count_call
 from ploti_server.api.links import Context
 from ploti_server.api.queries import (
@@ -33,7 +34,7 @@ class Routes:
 
     def __init__(self, context: Context, tag: str, permission: str | None = FEEDS) -> None:
         self._context, self._permission = context, permission
-        self.router = APIRouter(tags=[tag])
+        self.router = APIRouter(tags=[tag], route_class=Dispatched)
 
     def _check(self, strict: bool) -> Callable[[Request], None]:
         def check(request: Request) -> None:

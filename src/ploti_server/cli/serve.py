@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Final
 
-import uvicorn
 from cyclopts import Parameter
 
 from ploti_server import worker
 from ploti_server.api import make_api
 from ploti_server.api.logs import logging_of
+from ploti_server.api.serving import ApiServer
 from ploti_server.app import build_ports, build_signer
 from ploti_server.cli.home import settings_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, WrongUsage, say
@@ -22,8 +22,6 @@ from ploti_server.domain.settings import Settings
 from ploti_server.ports import Ports
 
 _PORT_MOST: Final = 65_535
-STOP_SECONDS: Final = 30
-"""How long requests that are being served may take to end once the server is told to stop."""
 
 
 def serve(
@@ -41,18 +39,16 @@ def serve(
     settings = replace(settings, host=bound, port=port or settings.port)
     ports = build_ports(settings)
     api = make_api(ports, settings, build_signer(ports))
-    config = uvicorn.Config(
+    server = ApiServer(
         api,
         host=bound,
         port=settings.port if port is None else port,
         log_config=logging_of(as_json=not sys.stderr.isatty()),
-        access_log=False,
-        timeout_graceful_shutdown=STOP_SECONDS,
     )
     with _working(ports, not no_work):
         if not common.as_json:
             say(f"serving {settings.home} (stop with Ctrl-C)")
-        uvicorn.Server(config).run()
+        server.run()
     return 0
 
 

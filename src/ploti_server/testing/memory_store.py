@@ -332,6 +332,9 @@ class _Events:
     def newest(self, subscription_id: str) -> int:
         return self._state.counters.get(subscription_id, 0)
 
+    def newest_of(self, subscription_ids: Collection[str]) -> dict[str, int]:
+        return {one: newest for one, newest in self._state.counters.items() if one in subscription_ids}
+
     def oldest(self, subscription_id: str) -> int | None:
         return next((e.number for e in self._state.events.get(subscription_id, ())), None)
 

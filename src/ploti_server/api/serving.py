@@ -1,0 +1,63 @@
+"""The API on the network: a server that limits what comes before a body, and ends what waits once it is to stop."""
+
+import socket
+from typing import Any, Final
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ploti_server.api.answers import refusal
+from ploti_server.domain.access import Refused
+
+HEAD_BYTES: Final = 65_536
+"""The longest address and headers of a request."""
+STOP_SECONDS: Final = 30
+"""How long requests that are being served may take to end once the server is told to stop."""
+
+
+class LimitedHead(HttpToolsProtocol):
+    """HTTP/1.1 whose address and headers may have `HEAD_BYTES` together."""
+
+    _head_bytes: int | None = None
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """End counting."""
+        self._head_bytes = None
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what came, unless the head has become too long: then the connection is refused."""
+        super().data_received(data)
+        if self._head_bytes is not None and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._refuse()
+
+    def _refuse(self) -> None:
+        message = f"The address and headers are too long: send at most {HEAD_BYTES} bytes."
+        answer = refusal(Refused("invalid_input", message), {"Connection": "close"})
+        head = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (head, bytes(answer.body)))
+        self.transport.close()
+
+
+class ApiServer(uvicorn.Server):
+    """Serves an API until told to stop; requests that wait for events are answered then with what there is."""
+
+    def __init__(self, api: FastAPI, **options: Any) -> None:
+        """Take an API of `make_api` and further options of uvicorn, like `host` and `port`."""
+        own: dict[str, Any] = {"http": LimitedHead, "ws": "none", "access_log": False}
+        own["timeout_graceful_shutdown"] = STOP_SECONDS
+        super().__init__(uvicorn.Config(api, **(own | options)))
+        self._watch = api.state.watch
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what waits, then what is being served."""
+        self._watch.stop()
+        await super().shutdown(sockets)
