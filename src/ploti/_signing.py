@@ -5,7 +5,8 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from secrets import token_bytes
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,6 +50,24 @@ def verified(body: bytes | str, headers: Mapping[str, str], secret: str, now: fl
     if not isinstance(found, dict):
         raise BadAnswer("The delivery is signed, but its body is no JSON object.", code="bad_answer")
     return found
+
+
+def signed(body: bytes, message_id: str, secrets: Sequence[str], now: float) -> dict[str, str]:
+    """Give the headers of a delivery, signed with each secret after Standard Webhooks; `now` in Unix seconds."""
+    moment = str(int(now))
+    content = f"{message_id}.{moment}.".encode() + body
+    digests = [hmac.new(_key(secret), content, hashlib.sha256).digest() for secret in secrets]
+    return {
+        "content-type": "application/json",
+        ID_HEADER: message_id,
+        TIMESTAMP_HEADER: moment,
+        SIGNATURE_HEADER: " ".join("v1," + base64.b64encode(digest).decode() for digest in digests),
+    }
+
+
+def new_secret() -> str:
+    """Make a webhook's secret."""
+    return "whsec_" + base64.b64encode(token_bytes(32)).decode()
 
 
 def _bad(message: str) -> BadSignature:

@@ -22,7 +22,10 @@ app.command("ploti.cli.places:places", name="places", help="Places in your cover
 app.command("ploti.cli.places:topics", name="topics", help="Topics that datasets are filed under.")
 app.command("ploti.cli.webhooks:app", name="webhooks", help="Addresses of yours that get a subscription's events.")
 app.command("ploti.cli.sync:app", name="sync", help="Make a database follow a subscription.")
+app.command("ploti.cli.listen:listen", name="listen", help="Post a subscription's events to an address of yours.")
 app.command("ploti.cli.login:login", name="login", help="Store an API key and address for this user.")
+app.command("ploti.cli.doctor:doctor", name="doctor", help="Check this machine, the key, the API and the clock.")
+app.command("ploti.cli.doctor:completion", name="completion", help="Print the script that lets a shell complete.")
 app.command("ploti.cli.login:version", name="version", help="Show the version of this program.")
 
 DONE, REFUSED, WRONG_USAGE, STOPPED = 0, 1, 2, 130

@@ -6,10 +6,11 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 from cyclopts import Parameter
 
+from ploti.contract.events import EventType
 from ploti.look.cells import disarmed
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ Raw = Annotated[
 Names = Annotated[list[str] | None, Parameter(negative="")]
 Answer = TypeVar("Answer")
 
+EVENT_PREFIX: Final = "feed.dataset."
 _PIPE_WIDTH = 1000
 _READABLE_WIDTH = 12
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -49,7 +51,12 @@ def show_error(line: str, error: Mapping[str, str | None], as_json: bool) -> Non
     if as_json:
         print(json.dumps({"error": {name: value for name, value in error.items() if value is not None}}))
     else:
-        print(printable(line), file=sys.stderr)
+        show_note(line)
+
+
+def show_note(line: str) -> None:
+    """Print a line beside the answer, to standard error."""
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -166,6 +173,12 @@ def byte_size(count: int) -> str:
 def split_names(texts: Iterable[str] | None) -> list[str]:
     """Read ids given with commas between, or in several options."""
     return [name for text in texts or () for name in text.split(",") if name]
+
+
+def event_types(texts: Iterable[str] | None) -> list[EventType] | None:
+    """Read event types with or without their prefix; None for every type."""
+    named = [name if "." in name else f"{EVENT_PREFIX}{name}" for name in split_names(texts)]
+    return cast(list[EventType], named) or None
 
 
 def counts_text(counts: Mapping[str, Any] | None) -> str | None:

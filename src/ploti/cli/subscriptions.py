@@ -1,23 +1,29 @@
 """`ploti feeds subscriptions ...`: subscriptions, their manifests and events."""
 
-from typing import Literal
+import json as json_text
+from typing import Annotated, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
+import ploti
 from ploti.cli.connect import connect
 from ploti.cli.show import (
+    EVENT_PREFIX,
     AsJson,
     Names,
     byte_size,
+    cell,
     counts_text,
+    event_types,
     local_time,
     present,
     show_facts,
     show_more,
+    show_note,
     show_table,
     split_names,
 )
-from ploti.contract.events import EventPage
+from ploti.contract.events import Event, EventPage, EventType
 from ploti.contract.resources import (
     Subscription,
     SubscriptionManifest,
@@ -284,6 +290,7 @@ def subscription_events(
     cursor: str | None = None,
     limit: int | None = None,
     types: Names = None,
+    follow: Annotated[bool, Parameter(negative="")] = False,
     json: AsJson = False,
 ) -> None:
     """Read a subscription's events after a cursor.
@@ -298,24 +305,40 @@ def subscription_events(
         Events a page, at most 500.
     types
         Only these types, like updated,removed.
+    follow
+        Go on until stopped: wait for what comes. An event is a line, with --json an object.
     """
-    wanted = [name if "." in name else f"feed.dataset.{name}" for name in split_names(types)]
     with connect() as client:
-        answer = client.feeds.subscriptions.events(subscription, cursor=cursor, limit=limit, types=wanted or None)
+        if follow:
+            _follow(client, subscription, cursor, event_types(types), json)
+        answer = client.feeds.subscriptions.events(subscription, cursor=cursor, limit=limit, types=event_types(types))
     present(answer, json, _show_events)
 
 
+def _follow(
+    client: ploti.Client, subscription: str, cursor: str | None, types: list[EventType] | None, as_json: bool
+) -> None:
+    """Print events as they happen, without end."""
+    pages = client.feeds.subscriptions.follow(
+        subscription, cursor=cursor, types=types, trouble=lambda problem: show_note(f"Waiting: {problem}")
+    )
+    for page in pages:
+        for event in page["events"]:
+            print(json_text.dumps(event) if as_json else "  ".join(map(cell, _event_row(event))), flush=True)
+
+
 def _show_events(answer: EventPage) -> None:
-    rows = [
-        (
-            event["id"],
-            local_time(event["timestamp"]),
-            event["type"].removeprefix("feed.dataset."),
-            event["data"]["datasetId"],
-            event["data"].get("version") and str(event["data"]["version"]),
-            event["data"].get("reason") or counts_text(event["data"].get("counts")),
-        )
-        for event in answer["events"]
-    ]
-    show_table(("ID", "TIME", "TYPE", "DATASET", "VERSION", "WHAT"), rows)
+    show_table(("ID", "TIME", "TYPE", "DATASET", "VERSION", "WHAT"), map(_event_row, answer["events"]))
     print(f"\nNext: --cursor {answer['nextCursor']}")
+
+
+def _event_row(event: Event) -> tuple[object, ...]:
+    data = event["data"]
+    return (
+        event["id"],
+        local_time(event["timestamp"]),
+        event["type"].removeprefix(EVENT_PREFIX),
+        data["datasetId"],
+        data.get("version") and str(data["version"]),
+        data.get("reason") or counts_text(data.get("counts")),
+    )

@@ -1,7 +1,10 @@
 """`ploti sync`: make a database follow a subscription, and look at what it holds (D11.1, D11.9, D11.10)."""
 
+import json as json_text
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from urllib.parse import quote
 
 from cyclopts import App, Parameter
@@ -21,7 +24,10 @@ BEHIND = 1
 app = App(name="sync", help="Make a database follow a subscription.")
 To = Annotated[
     str,
-    Parameter(name="--to", help="The database, like duckdb:///records.duckdb or postgresql://user@host/database"),
+    Parameter(
+        name="--to",
+        help="The database, like duckdb:///records.duckdb, sqlite:///records.gpkg or postgresql://user@host/database",
+    ),
 ]
 Schema = Annotated[str | None, Parameter(name="--schema", help="The schema in a PostgreSQL database")]
 
@@ -33,6 +39,7 @@ def sync_subscription(
     to: To,
     schema: Schema = None,
     on_major: Literal["pause", "apply"] = "pause",
+    follow: Annotated[bool, Parameter(negative="")] = False,
     json: AsJson = False,
 ) -> int:
     """Bring a database up to date with a subscription: one table per dataset.
@@ -46,6 +53,8 @@ def sync_subscription(
         The subscription, like sub_8f3k2m; PLOTI_SUBSCRIPTION unless given.
     on_major
         What to do with a MAJOR schema change: keep that dataset at its version, or follow it.
+    follow
+        Go on until stopped: wait for the next event and bring it in. With --json, a report is a line.
     """
     from ploti.sync.loop import sync
 
@@ -56,9 +65,33 @@ def sync_subscription(
         )
     with ploti.Client() as client, watching(json) as progress:
         target = _target(to, schema, progress.line)
-        report = sync(client, followed, target, on_major=on_major, progress=progress)
+
+        def run() -> "SyncReport":
+            return sync(client, followed, target, on_major=on_major, progress=progress)
+
+        if follow:
+            _follow(client, followed, run, progress.line, json)
+        report = run()
     present(_report_wire(report), json, _show_report)
     return BEHIND if report.behind else 0
+
+
+def _follow(
+    client: ploti.Client, subscription: str, run: "Callable[[], SyncReport]", say: Say, as_json: bool
+) -> NoReturn:
+    """Run again and again until stopped, telling of each run that did something, and of the first."""
+    from ploti.sync.follow import follow
+
+    quiet = False
+    for report in follow(client, subscription, run, say=say):
+        if report.datasets or not quiet:
+            if as_json:
+                print(json_text.dumps(_report_wire(report)), flush=True)
+            else:
+                _show_report(_report_wire(report))
+                sys.stdout.flush()
+        quiet = True
+    raise AssertionError("following has no end")
 
 
 @app.command
@@ -94,7 +127,8 @@ def verify(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
 def repair(*datasets: str, to: To, schema: Schema = None, json: AsJson = False) -> int:
     """Put tables right where they differ from their loaded versions; the exit code is 1 where one still differs.
 
-    Only the parts of a table that differ are read and written. Where nothing differs nothing is touched.
+    Only the parts of a table that differ are read and written. Where nothing differs nothing is touched. A table that
+    is gone, or lost a column, is loaded again.
 
     Parameters
     ----------
@@ -191,6 +225,7 @@ def _repaired_wire(repaired: "Repaired") -> dict[str, Any]:
     return {
         **_verified_wire(repaired.after),
         "repairedBuckets": list(repaired.before.buckets) if moved is not None else [],
+        "reloaded": moved is not None and repaired.before.spoilt,
         "added": None if moved is None else moved.added,
         "changed": None if moved is None else moved.changed,
         "removed": None if moved is None else moved.removed,
@@ -254,7 +289,14 @@ def _show_verified(found: list[dict[str, Any]]) -> None:
 
 def _show_repaired(done: list[dict[str, Any]]) -> None:
     rows = [
-        (each["datasetId"], _number(each["version"]), each["records"], _counts(each), _verdict(each)) for each in done
+        (
+            each["datasetId"],
+            _number(each["version"]),
+            each["records"],
+            "reloaded" if each["reloaded"] else _counts(each),
+            _verdict(each),
+        )
+        for each in done
     ]
     show_table(("DATASET", "VERSION", "RECORDS", "REPAIRED", "RESULT"), rows)
 

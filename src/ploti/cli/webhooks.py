@@ -1,12 +1,19 @@
 """`ploti webhooks ...`: addresses of yours that get a subscription's events as they happen."""
 
-from typing import cast
-
 from cyclopts import App
 
 from ploti.cli.connect import connect
-from ploti.cli.show import AsJson, Names, local_time, present, show_facts, show_more, show_table, split_names
-from ploti.contract.events import EventType
+from ploti.cli.show import (
+    EVENT_PREFIX,
+    AsJson,
+    Names,
+    event_types,
+    local_time,
+    present,
+    show_facts,
+    show_more,
+    show_table,
+)
 from ploti.contract.webhooks import (
     Delivery,
     DeliveryPage,
@@ -19,7 +26,6 @@ from ploti.contract.webhooks import (
 )
 
 app = App(name="webhooks", help="Addresses of yours that get a subscription's events.")
-_PREFIX = "feed.dataset."
 
 
 @app.command(name="create")
@@ -35,11 +41,8 @@ def create_webhook(url: str, /, *, subscription_id: str, events: Names = None, j
     events
         Only these types, like added,updated; every type unless given.
     """
-    named = [name if "." in name else _PREFIX + name for name in split_names(events)]
     with connect() as client:
-        answer = client.webhooks.create(
-            url, subscription_id=subscription_id, events=cast(list[EventType], named) or None
-        )
+        answer = client.webhooks.create(url, subscription_id=subscription_id, events=event_types(events))
     present(answer, json, _show_new)
 
 
@@ -74,7 +77,7 @@ def _show_webhooks(answer: WebhookPage) -> None:
 
 
 def _types(webhook: Webhook) -> object:
-    return "all" if webhook["events"] is None else [name.removeprefix(_PREFIX) for name in webhook["events"]]
+    return "all" if webhook["events"] is None else [name.removeprefix(EVENT_PREFIX) for name in webhook["events"]]
 
 
 def _state(webhook: Webhook) -> str:
@@ -209,7 +212,7 @@ def _delivery_row(item: Delivery) -> tuple[object, ...]:
     last, ended = item["lastAttempt"], item["endReason"]
     came = _came_back(last["status"], last["problem"]) if last else None
     status = item["status"] if ended is None else f"{item['status']}: {ended}"
-    short = item["type"].removeprefix(_PREFIX)
+    short = item["type"].removeprefix(EVENT_PREFIX)
     return item["id"], item["eventId"], short, status, item["attempts"], came, local_time(item["nextAttemptAt"])
 
 

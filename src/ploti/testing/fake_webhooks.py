@@ -1,8 +1,5 @@
 """Webhooks of the fake API: made, listed, tested, rotated; their deliveries queue up for `posts` to take."""
 
-import base64
-import hashlib
-import hmac
 import itertools
 import json
 import re
@@ -12,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from ploti._signing import new_secret, signed
 from ploti.contract.events import EVENT_TYPES, Event, EventType
-from ploti.contract.webhooks import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, Delivery, Webhook
+from ploti.contract.webhooks import Delivery, Webhook
 from ploti.testing.fake_http import FakeAnswer, FakeRequest, Refusal, json_answer
 from ploti.testing.fake_state import FakeKey, FakeState, wire_time
 
@@ -61,15 +59,8 @@ class FakeWebhook:
 
     def signed(self, message_id: str, value: object, now: datetime) -> FakePost:
         """Sign a value with each secret, after Standard Webhooks."""
-        body, moment = json.dumps(value).encode(), str(int(now.timestamp()))
-        signatures = [_signature(secret, f"{message_id}.{moment}.".encode() + body) for secret in self.secrets]
-        headers = {
-            "content-type": "application/json",
-            ID_HEADER: message_id,
-            TIMESTAMP_HEADER: moment,
-            SIGNATURE_HEADER: " ".join(signatures),
-        }
-        return FakePost(body, headers)
+        body = json.dumps(value).encode()
+        return FakePost(body, signed(body, message_id, self.secrets, now.timestamp()))
 
 
 class FakeWebhooks:
@@ -83,7 +74,7 @@ class FakeWebhooks:
     def add(self, id_: str, subscription_id: str, url: str, events: Sequence[EventType] | None) -> FakeWebhook:
         """Add a webhook with a fresh secret."""
         wire = self._wire(id_, url, subscription_id, None if events is None else list(events))
-        self.made[id_] = FakeWebhook(wire, [_new_secret()])
+        self.made[id_] = FakeWebhook(wire, [new_secret()])
         return self.made[id_]
 
     def queue(self, event: Event) -> None:
@@ -167,7 +158,7 @@ class FakeWebhooks:
             case "POST", "/test":
                 return json_answer({"delivered": True, "status": 204, "problem": None})
             case "POST", "/rotate":
-                hook.secrets = [_new_secret(), hook.secrets[0]]
+                hook.secrets = [new_secret(), hook.secrets[0]]
                 until = wire_time(self._clock() + timedelta(days=1))
                 return json_answer({"id": hook.wire["id"], "secret": hook.secrets[0], "previousUntil": until})
             case "GET", "/deliveries":
@@ -203,12 +194,3 @@ def _types(body: Mapping[str, Any]) -> list[EventType] | None:
     if not isinstance(named, list) or not named or any(one not in EVENT_TYPES for one in named):
         raise Refusal("invalid_input", f"Give events as a list among {', '.join(EVENT_TYPES)}.", "events")
     return [type_ for type_ in EVENT_TYPES if type_ in named]
-
-
-def _new_secret() -> str:
-    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-
-
-def _signature(secret: str, content: bytes) -> str:
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()

@@ -1,0 +1,124 @@
+"""`ploti doctor` and `ploti completion`: whether this machine is ready, and the words that a shell completes."""
+
+import os
+import platform
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, Literal
+
+import ploti
+from ploti._client import login_path, settings, stored_login
+from ploti.cli.show import AsJson, present, show_table
+
+_SKEW_SECONDS: Final = 60
+"""From here on a clock is told of; from five minutes on signed webhooks are refused."""
+_EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
+    "sync": ("duckdb",),
+    "postgres": ("duckdb", "psycopg", "adbc-driver-postgresql"),
+    "arrow": ("pyarrow",),
+    "pandas": ("pandas", "pyarrow"),
+    "polars": ("polars",),
+}
+
+
+def doctor(*, json: AsJson = False) -> int:
+    """Check what is installed, the key, the API and the clock; exit code 1 where something is wrong.
+
+    The key itself is never shown.
+    """
+    checks = [_program(), *map(_extra, _EXTRAS), *_reached()]
+    present(checks, json, _show)
+    return 0 if all(check["ok"] is not False for check in checks) else 1
+
+
+def _show(checks: list[dict[str, Any]]) -> None:
+    words = {True: "ok", False: "WRONG", None: "-"}
+    show_table(("CHECK", "STATE", "SAYS"), [(each["check"], words[each["ok"]], each["says"]) for each in checks])
+
+
+def _check(what: str, ok: bool | None, says: str) -> dict[str, Any]:
+    """Give one line; `ok` is None for what may be missing."""
+    return {"check": what, "ok": ok, "says": says}
+
+
+def _program() -> dict[str, Any]:
+    return _check("ploti", True, f"{ploti.__version__}, Python {platform.python_version()}, {sys.platform}")
+
+
+def _extra(name: str) -> dict[str, Any]:
+    found, missing = [], []
+    for package in _EXTRAS[name]:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            missing.append(package)
+    if missing:
+        return _check(f"extra {name}", None, f'not installed: pip install "ploti[{name}]"')
+    return _check(f"extra {name}", True, ", ".join(found))
+
+
+def _reached() -> list[dict[str, Any]]:
+    """Check the settings, then the API with one call."""
+    try:
+        key, url = settings()
+        checks = [_check("address", True, f"{url}, from {_origin('PLOTI_API_URL', 'url')}"), _key(key)]
+        with ploti.Client(key, url, timeout=10, retries=ploti.Retries(attempts=1)) as client:
+            checks.append(_answered(client.topics.list, url))
+            checks.append(_clock(client.http.skew))
+    except ploti.PlotiError as problem:
+        return [_check("settings", False, problem.message)]
+    return checks
+
+
+def _origin(variable: str, member: str) -> str:
+    """Tell where a setting comes from."""
+    if os.environ.get(variable):
+        return variable
+    return "`ploti login`" if stored_login(login_path()).get(member) else "the default"
+
+
+def _key(key: str | None) -> dict[str, Any]:
+    if key is None:
+        return _check("key", False, "none: set PLOTI_API_KEY, or run `ploti login`")
+    path, origin = login_path(), _origin("PLOTI_API_KEY", "key")
+    if os.name == "posix" and path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        return _check("key", False, f"others on this machine can read {path}: run `chmod 600 {path}`")
+    return _check("key", True, f"from {origin}")
+
+
+def _answered(call: Callable[[], object], url: str) -> dict[str, Any]:
+    try:
+        call()
+    except ploti.NoAnswer as problem:
+        return _check("API", False, problem.message)
+    except ploti.NotAllowed as problem:
+        return _check("API", False, f"{url} answers, but refuses the key: {problem.message}")
+    except ploti.PlotiError as problem:
+        return _check("API", False, str(problem))
+    return _check("API", True, f"{url} answers and takes the key")
+
+
+def _clock(skew: float | None) -> dict[str, Any]:
+    if skew is None:
+        return _check("clock", None, "the API does not tell its time")
+    if abs(skew) < _SKEW_SECONDS:
+        return _check("clock", True, "agrees with the API's")
+    side = "behind" if skew > 0 else "ahead of"
+    return _check("clock", False, f"{abs(skew):,.0f} seconds {side} the API's: set this machine's clock")
+
+
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print the script that lets a shell complete `ploti` and its options.
+
+    Keep it where the shell looks, for example: ploti completion bash > ~/.local/share/bash-completion/completions/ploti
+
+    Parameters
+    ----------
+    shell
+        The shell.
+    """
+    from ploti.cli import app
+
+    print(app.generate_completion(prog_name="ploti", shell=shell))

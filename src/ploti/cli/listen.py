@@ -1,0 +1,142 @@
+"""`ploti listen`: posts a subscription's events to an address of yours, signed as a webhook's deliveries are."""
+
+import json as json_text
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import ploti
+from ploti._signing import new_secret, signed
+from ploti.cli.connect import connect
+from ploti.cli.show import EVENT_PREFIX, AsJson, Names, event_types, printable, show_note
+from ploti.contract.events import EVENTS_PER_PAGE_MOST, Event
+
+_ANSWER_SECONDS: Final = 15.0
+
+
+def listen(
+    subscription: str,
+    /,
+    *,
+    forward_to: str,
+    cursor: str | None = None,
+    events: Names = None,
+    secret: str | None = None,
+    once: bool = False,
+    json: AsJson = False,
+) -> int:
+    """Post a subscription's events to an address of yours as they happen, signed as a webhook's deliveries are.
+
+    For a receiver on your own machine: it reads the log, so that no address has to be reachable from outside. An event
+    that is not accepted is told and not sent again; go on from it with --cursor.
+
+    Parameters
+    ----------
+    subscription
+        Id of the subscription.
+    forward_to
+        The receiver's address, like http://localhost:8080/hooks.
+    cursor
+        Send what came after this event; only new events unless given.
+    events
+        Only these types, like added,updated.
+    secret
+        The secret to sign with; PLOTI_WEBHOOK_SECRET unless given, else a new one that is shown.
+    once
+        Send what there is, then end; exit code 1 where something was not accepted.
+    """
+    _check_address(forward_to)
+    key = secret or os.environ.get("PLOTI_WEBHOOK_SECRET")
+    if key is None:
+        key = new_secret()
+        show_note(f"Signing secret for this run: {key}")
+    accepted = True
+    with connect() as client, Forward(forward_to, key) as forward:
+        start = cursor if cursor is not None else newest_cursor(client, subscription)
+        show_note(f"Sending events after {start} to {forward_to}; stop with ctrl-C.")
+        for event in _events(client, subscription, start, event_types(events), once):
+            sent = forward.send(event)
+            accepted = accepted and sent["accepted"]
+            print(json_text.dumps(sent) if json else _line(event, sent), flush=True)
+    return 0 if accepted else 1
+
+
+def _check_address(address: str) -> None:
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ploti.FixRequest("Give an address like http://localhost:8080/hooks.", code="invalid_input")
+
+
+def newest_cursor(client: ploti.Client, subscription: str) -> str:
+    """Find the end of a subscription's log."""
+    cursor = None
+    try:
+        while True:
+            page = client.feeds.subscriptions.events(subscription, cursor=cursor, limit=EVENTS_PER_PAGE_MOST)
+            if page["nextCursor"] == cursor:
+                return page["nextCursor"]
+            cursor = page["nextCursor"]
+    except ploti.Reload:
+        return client.feeds.subscriptions.manifest(subscription)["eventCursor"]
+
+
+def _events(
+    client: ploti.Client, subscription: str, cursor: str, types: Sequence[str] | None, once: bool
+) -> Iterator[Event]:
+    if once:
+        yield from client.feeds.subscriptions.iter_events(subscription, cursor=cursor, types=types)
+        return
+    for page in client.feeds.subscriptions.follow(
+        subscription, cursor=cursor, types=types, trouble=lambda problem: show_note(f"Waiting: {problem}")
+    ):
+        yield from page["events"]
+
+
+@dataclass
+class Forward:
+    """Posts events to one address, signed with one secret."""
+
+    address: str
+    secret: str
+
+    def __enter__(self) -> "Forward":
+        import httpx2
+
+        local = urlsplit(self.address).hostname in {"localhost", "127.0.0.1", "::1"}
+        self._client = httpx2.Client(timeout=_ANSWER_SECONDS, follow_redirects=False, trust_env=not local)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def send(self, event: Event) -> dict[str, Any]:
+        """Post one event; tells whether it was accepted, the status, and what went wrong."""
+        import httpx2
+
+        body = json_text.dumps(event, separators=(",", ":"), ensure_ascii=False).encode()
+        headers = signed(body, f"msg_{event['subscriptionId']}_{event['id']}", [self.secret], time.time())
+        status, problem = None, None
+        try:
+            status = self._client.post(self.address, content=body, headers=headers).status_code
+        except httpx2.HTTPError as error:
+            problem = str(error) or type(error).__name__
+        accepted = status is not None and 200 <= status < 300
+        return {
+            "event": event["id"],
+            "type": event["type"],
+            "status": status,
+            "accepted": accepted,
+            "problem": problem,
+        }
+
+
+def _line(event: Event, sent: dict[str, Any]) -> str:
+    data = event["data"]
+    version = "" if data.get("version") is None else f" {data['version']}"
+    came = sent["problem"] or str(sent["status"])
+    verdict = came if sent["accepted"] else f"not accepted: {came}"
+    told = f"{event['id']}  {event['type'].removeprefix(EVENT_PREFIX)}  {data['datasetId']}{version}  {verdict}"
+    return printable(told)
