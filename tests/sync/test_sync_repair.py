@@ -1,11 +1,13 @@
 """`repair` finds changed, lost, extra and doubled rows on each target and puts them right alone (D11.5)."""
 
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 
 import duckdb
 import psycopg
 import pytest
 from tests.sync.test_sync_duckdb_stories import DuckKit
+from tests.sync.test_sync_geopackage_stories import GeoPackageKit
 from tests.sync.test_sync_postgresql_stories import PostgresKit
 
 from ploti import Client
@@ -13,7 +15,7 @@ from ploti.sync.loop import repair, verify
 from ploti.sync.target import SyncError, reach_nothing
 from ploti.testing.feed import Feed, record_id
 from ploti.testing.stories import PERMITS, A, permits
-from ploti.testing.targets import check_repaired, sync_feed
+from ploti.testing.targets import check_repaired, check_rows, sync_feed
 
 ONE, OTHER, NEW = record_id(1), record_id(2), record_id(500)
 
@@ -24,6 +26,12 @@ class Duck(DuckKit):
             return db.execute(sql.format(schema="main")).fetchall()
 
 
+class GeoPackage(GeoPackageKit):
+    def execute(self, sql):
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as db:
+            return db.execute(sql.format(schema="main")).fetchall()
+
+
 class Postgres(PostgresKit):
     def execute(self, sql):
         with psycopg.connect(self.url) as db:
@@ -31,11 +39,13 @@ class Postgres(PostgresKit):
             return found.fetchall() if found.description else []
 
 
-@pytest.fixture(params=["duckdb", "postgresql"])
+@pytest.fixture(params=["duckdb", "geopackage", "postgresql"])
 def kit(request, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if request.param == "duckdb":
         return Duck(tmp_path)
+    if request.param == "geopackage":
+        return GeoPackage(tmp_path)
     return Postgres(request.getfixturevalue("postgres_database"))
 
 
@@ -52,7 +62,16 @@ SPOILT = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "moved"), [row[1:] for row in SPOILT], ids=[row[0] for row in SPOILT])
+KITS = [(kit, *row) for kit in ("duckdb", "postgresql") for row in SPOILT]
+KITS += [("geopackage", *row) for row in SPOILT if row[0] in {"a value gone", "a lost row", "every row", "an id moved"}]
+
+
+@pytest.mark.parametrize(
+    ("kit", "sql", "moved"),
+    [(kit, *row) for kit, _, *row in KITS],
+    ids=[f"{kit}-{name}" for kit, name, *_ in KITS],
+    indirect=["kit"],
+)
 def test_what_was_spoilt_is_put_right_and_nothing_else_is_touched(kit, sql, moved):
     done = check_repaired(kit, lambda _: kit.execute(sql))
     assert (done.moved.added, done.moved.changed, done.moved.removed) == moved
@@ -94,13 +113,31 @@ def test_a_snapshot_past_retention_is_told_and_the_rows_stay(kit):
         assert kit.execute(f"SELECT count(*) FROM {T}") == [(29,)]
 
 
-def test_a_table_that_lost_a_column_is_told_to_be_loaded_anew(kit):
-    with synced(kit) as (_, client):
-        kit.execute(f"UPDATE {T} SET number = 'x'")
-        kit.execute(f"ALTER TABLE {T} ALTER COLUMN units TYPE VARCHAR(9)")
-        found = repair(client, kit.open(reach_nothing))[0]
-        assert found.moved is None
-        assert "ploti sync resync" in found.after.problem
+BROUGHT_BACK = [
+    ("a column dropped", f"ALTER TABLE {T} DROP COLUMN units", "the column 'units' of ds_orange_permits is gone"),
+    ("a table dropped", f"DROP TABLE {T}", "the table ds_orange_permits is gone"),
+    (
+        "a column retyped",
+        f"ALTER TABLE {T} ALTER COLUMN units TYPE NUMERIC",
+        "'units' of ds_orange_permits has the type",
+    ),
+]
+
+
+@pytest.mark.parametrize(("sql", "why"), [row[1:] for row in BROUGHT_BACK], ids=[row[0] for row in BROUGHT_BACK])
+def test_a_table_that_is_not_as_sync_made_it_is_told_and_loaded_again(kit, sql, why):
+    if isinstance(kit, GeoPackage) and "TYPE" in sql:
+        sql = f"ALTER TABLE {T} DROP COLUMN units; ALTER TABLE {T} ADD COLUMN units NUMERIC"
+    with synced(kit) as (feed, client):
+        for statement in sql.split(";"):
+            kit.execute(statement)
+        (found,) = verify(client, kit.open(reach_nothing))
+        assert why in found.problem
+        assert "ploti sync repair" in found.problem
+        (done,) = repair(client, kit.open(reach_nothing))
+        assert done.after.equal
+        assert done.moved.rows == 30
+        check_rows(feed, kit, A, 1)
 
 
 def test_only_the_named_datasets_and_none_that_is_not_there(kit):

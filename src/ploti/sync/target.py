@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from ploti.contract.digest import Digest
 from ploti.contract.files import GEOMETRY, RESERVED_PREFIX
-from ploti.contract.resources import Dataset, Schema
+from ploti.contract.resources import Column, Dataset, Schema
 from ploti.errors import PlotiError
 from ploti.sync.plan import Held
 
@@ -80,6 +80,12 @@ class StepBlocked(StepRefused):
     """Something of the user's own, named in the message, stands in the way; the dataset pauses (D11.3)."""
 
     code = "step_blocked"
+
+
+class TableSpoilt(StepRefused):
+    """A table is not as sync made it: gone, or a column of it; loading the version that it holds puts it right."""
+
+    code = "table_spoilt"
 
 
 class RowsDiffer(StepRefused):
@@ -196,7 +202,7 @@ class Target(Protocol):
         """Make the records of these buckets those of the loaded version's snapshot, as one transaction (D11.5).
 
         Rows that agree, volatile columns aside, are not touched; the position stays. Gives what was added, changed and
-        removed. Raises StepRefused where the table has lost a column, else as `load`.
+        removed. Raises TableSpoilt where rows are not all that is wrong, else as `load`.
         """
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
@@ -206,7 +212,10 @@ class Target(Protocol):
         """Store what the API says of datasets that are in the target already."""
 
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
-        """Compute the digest of a table without volatile columns (D5.6); raises StepRefused where there is none."""
+        """Compute the digest of a table without volatile columns (D5.6).
+
+        Raises StepRefused where nothing was loaded, TableSpoilt where the table is not as sync made it.
+        """
 
     def status(self) -> list[DatasetStatus]:
         """List the datasets, followed ones and those that left, by id."""
@@ -214,6 +223,26 @@ class Target(Protocol):
     @property
     def downloads(self) -> Path:
         """Folder beside the target for files on their way into it."""
+
+
+def check_whole(table: str, found: Mapping[str, str] | None, wanted: Mapping[str, str]) -> None:
+    """Raise TableSpoilt for a table that is gone, or lacks a column or has it with another type than sync made."""
+    wrong = None
+    if found is None:
+        wrong = f"the table {table} is gone"
+    elif missing := [name for name in wanted if name not in found]:
+        wrong = f"the column {missing[0]!r} of {table} is gone"
+    elif retyped := [name for name in wanted if found[name] != wanted[name]]:
+        wrong = f"the column {retyped[0]!r} of {table} has the type {found[retyped[0]]} instead of {wanted[retyped[0]]}"
+    if wrong is not None:
+        raise TableSpoilt(f"{wrong}: `ploti sync repair` brings it back")
+
+
+def column_comment(column: Column) -> str:
+    """Give what a target says of a column: its description and the source's own name for it."""
+    source = column.get("sourceName")
+    told = [column.get("description", ""), f"Source column: {source}" if source else ""]
+    return " ".join(part for part in told if part)
 
 
 def check_columns(schema: Schema) -> None:

@@ -13,18 +13,32 @@ from ploti.errors import PlotiError, Reload
 from ploti.sync.download import BuildChanged, Downloads, files_by_name
 from ploti.sync.perform import stops_all
 from ploti.sync.plan import Held
-from ploti.sync.target import Delivery, Moved, Progress, Reach, SyncError, Target, TargetState, reach_nothing
+from ploti.sync.target import (
+    Delivery,
+    Moved,
+    Progress,
+    Reach,
+    SyncError,
+    TableSpoilt,
+    Target,
+    TargetState,
+    reach_nothing,
+)
 
 
 @dataclass(frozen=True)
 class Verified:
-    """Whether a table equals its loaded version; `buckets` are those that differ, `problem` why none was compared."""
+    """Whether a table equals its loaded version; `buckets` are those that differ, `problem` why none was compared.
+
+    `spoilt` tells that the table is not as sync made it, so that a repair loads it again.
+    """
 
     dataset_id: str
     version: int | None
     records: int = 0
     buckets: tuple[str, ...] = ()
     problem: str | None = None
+    spoilt: bool = False
 
     @property
     def equal(self) -> bool:
@@ -62,9 +76,9 @@ def repair(
 ) -> list[Repaired]:
     """Put tables right where they differ from their loaded versions, and compare them again (D11.5).
 
-    Only the buckets that differ are read from the version's snapshot and written. Without `datasets`, every table. A
-    table that cannot be put right has its `problem` in `after`. Raises SyncError for a dataset that is not held, or a
-    target that follows no subscription.
+    Only the buckets that differ are read from the version's snapshot and written; a table that lost a column, or is
+    gone, is loaded again. Without `datasets`, every table. One that cannot be put right has its `problem` in `after`.
+    Raises SyncError for a dataset that is not held, or a target that follows no subscription.
     """
     fetching = Downloads(client, target.downloads, progress or Progress(), reach)
     with target.lock():
@@ -104,24 +118,34 @@ class _Check:
             manifest = self._read_manifest()
             own = self.target.digest(self.held.dataset_id, manifest["volatileColumns"])
         except PlotiError as problem:
-            return Verified(self.held.dataset_id, self.held.version, problem=str(problem))
+            spoilt = isinstance(problem, TableSpoilt)
+            return Verified(self.held.dataset_id, self.held.version, problem=str(problem), spoilt=spoilt)
         buckets = own.differing(Digest.from_wire(manifest["digest"]))
         return Verified(self.held.dataset_id, self.held.version, own.records, tuple(buckets))
 
     def repaired(self) -> Repaired:
         """Compare the table, put right what differs, and compare it again."""
         before = self.verified()
-        if before.problem is not None or before.equal:
+        if before.equal or not (before.buckets or before.spoilt):
             return Repaired(before, before)
         try:
             delivery = self._snapshot()
-            moved = self.target.mend(delivery, before.buckets, self._read_manifest()["volatileColumns"])
+            moved = self._mend(delivery, before)
         except (PlotiError, OSError) as problem:
             if stops_all(problem):
                 raise
             return Repaired(before, replace(before, problem=str(problem)))
         self.fetching.reach("sync.repaired")
         return Repaired(before, self.verified(), moved)
+
+    def _mend(self, delivery: Delivery, before: Verified) -> Moved:
+        """Put the rows of the differing buckets right, or load the version again where more than rows is wrong."""
+        try:
+            if before.buckets:
+                return self.target.mend(delivery, before.buckets, self._read_manifest()["volatileColumns"])
+        except TableSpoilt:
+            pass
+        return self.target.load(delivery, self.held, None)
 
     def _read_manifest(self) -> VersionManifest:
         if self._manifest is None:

@@ -1,11 +1,9 @@
 """Opening a DuckDB file that others read too: created for older readers, waited for when locked (D11.9)."""
 
-import fcntl
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,6 +11,7 @@ from typing import Final
 import duckdb
 
 from ploti.sync.target import Say, TargetBusy, TargetUnusable, say_nothing
+from ploti.sync.targets._run_lock import run_lock
 
 STORAGE_VERSION: Final = "v1.4.0"
 """The oldest DuckDB that opens the files made here."""
@@ -59,31 +58,9 @@ class DuckFile:
         finally:
             db.close()
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold the run's lock file; raises TargetBusy naming the process that holds it."""
-        path = self.beside(".sync-lock")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise TargetUnusable(f"Cannot write beside {self.path}: {error.strerror}.") from error
-        try:
-            self._take(handle)
-            yield
-        finally:
-            os.close(handle)
-
-    def _take(self, handle: int) -> None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
-            raise TargetBusy(
-                f"Another sync (process {holder}) is writing to {self.path}: wait until it has ended."
-            ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        return run_lock(self.path)
 
     def _create(self) -> None:
         """Make the file under another name first, so that a kill leaves either no file or a whole one."""

@@ -13,7 +13,7 @@ import duckdb
 from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import Delivery, Moved, RowsDiffer, StepRefused
+from ploti.sync.target import Delivery, Moved, RowsDiffer, StepRefused, check_whole
 from ploti.sync.targets._duckdb_file import literal, quoted
 from ploti.sync.targets._duckdb_shape import bring_shape, rebuild_shape, shape_of
 
@@ -74,8 +74,8 @@ def mend_rows(
     """Make the records of these buckets those of the snapshot; rows that agree are not touched (D11.5)."""
     table, columns = delivery.dataset_id, wanted_columns(delivery.schema)
     shape = shape_of(db, table)
-    if shape is None or any(shape.columns.get(name) != STORAGE_TYPES[type_].duckdb for name, type_ in columns.items()):
-        raise StepRefused("the table has lost a column: run `ploti sync resync` for the dataset")
+    stored = {name: STORAGE_TYPES[type_].duckdb for name, type_ in columns.items()}
+    check_whole(table, None if shape is None else shape.columns, stored)
     _check_file_columns(db, delivery.snapshot, columns)
     id_, names, times = quoted(RECORD_ID), ", ".join(quoted(name) for name in columns), "_ploti_times"
     chosen = f"coalesce(substr({id_}, 5, 2), '') IN ({', '.join(literal(bucket) for bucket in buckets)})"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import duckdb
 
 from ploti.contract.files import GEOMETRY
-from ploti.contract.resources import Column, Schema
+from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import StepBlocked
+from ploti.sync.target import StepBlocked, column_comment
 from ploti.sync.targets._duckdb_file import first_line, literal, quoted
 
 
@@ -115,7 +115,7 @@ def _describe(db: duckdb.DuckDBPyConnection, schema: Schema) -> None:
     """Bring comments on columns and the view that gives shapes as GEOMETRY."""
     table = schema["datasetId"]
     for column in schema["columns"]:
-        told = _comment(column)
+        told = column_comment(column)
         db.execute(f"COMMENT ON COLUMN {quoted(table)}.{quoted(column['name'])} IS {literal(told) if told else 'NULL'}")
     view = quoted(f"{table}_geo")
     if any(column["name"] == GEOMETRY for column in schema["columns"]):
@@ -123,9 +123,3 @@ def _describe(db: duckdb.DuckDBPyConnection, schema: Schema) -> None:
         db.execute(f"CREATE OR REPLACE VIEW {view} AS {shaped} FROM {quoted(table)}")
     else:
         db.execute(f"DROP VIEW IF EXISTS {view}")
-
-
-def _comment(column: Column) -> str:
-    source = column.get("sourceName")
-    told = [column.get("description", ""), f"Source column: {source}" if source else ""]
-    return " ".join(part for part in told if part)

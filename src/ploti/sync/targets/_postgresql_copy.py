@@ -16,6 +16,7 @@ import duckdb
 from ploti.contract.files import CHANGE, OP, RECORD_ID
 from ploti.contract.values import STORAGE_TYPES
 from ploti.sync.target import StepRefused, TargetUnusable
+from ploti.sync.targets._parts import file_columns, parts_source
 from ploti.sync.targets._postgresql_json import ODD, stored_json
 from ploti.sync.targets._postgresql_session import Session, first_line, literal, quoted
 from ploti.sync.targets._postgresql_shape import Stored
@@ -23,37 +24,12 @@ from ploti.sync.targets._postgresql_shape import Stored
 _SLICE_BYTES: Final = 16 * 1024 * 1024
 _SLICE_ROWS_LEAST: Final = 1_000
 _SLICE_ROWS_MOST: Final = 50_000
-_MEMORY_LIMIT: Final = "128MB"
 _JSONB_FORMAT: Final = "chr(1)"
 """The byte ahead of a text that makes it the binary form of a `jsonb`."""
 _SERVER_IN_TROUBLE: Final = ("53", "57P", "58")
 _ROW_NUMBER: Final = "file_row_number"
 MARKS: Final = (Stored(OP, "string", OP, "text"), Stored(CHANGE, "string", CHANGE, "text"))
 """Columns of a changes part that say what to do with a row."""
-
-
-@contextmanager
-def reading() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a reader of Parquet files; files that are none are refused."""
-    with duckdb.connect(config={"threads": 1, "memory_limit": _MEMORY_LIMIT}) as reader:
-        reader.execute("SET TimeZone = 'UTC'")
-        reader.execute("SET enable_geoparquet_conversion = false")
-        try:
-            yield reader
-        except duckdb.Error as error:
-            raise StepRefused(first_line(error)) from error
-
-
-def file_columns(reader: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> list[str]:
-    """Name the columns of the parts of one kind."""
-    return [row[0] for row in reader.execute(f"DESCRIBE SELECT * FROM {_parts(paths)}").fetchall()]
-
-
-def check_file_columns(reader: duckdb.DuckDBPyConnection, paths: Sequence[Path], columns: Collection[Stored]) -> None:
-    """Refuse parts that lack a column of the schema; others, such as a bounding box, are left out."""
-    missing = {each.name for each in columns} - set(file_columns(reader, paths)) if paths else set()
-    if missing:
-        raise StepRefused(f"the files lack the column {min(missing)!r} of their schema")
 
 
 def copy_parts(
@@ -91,7 +67,7 @@ def _odd_texts(reader: duckdb.DuckDBPyConnection, columns: Sequence[Stored], pat
     names = [each.name for each in columns if each.type == "json"] if paths else []
     if not names:
         return False
-    each = " UNION ".join(f"SELECT {quoted(name)} AS text FROM {_parts(paths)}" for name in names)
+    each = " UNION ".join(f"SELECT {quoted(name)} AS text FROM {parts_source(paths)}" for name in names)
     found = reader.execute(f"SELECT text FROM ({each}) WHERE regexp_matches(text, {literal(ODD)})").fetchall()
     reader.execute("CREATE OR REPLACE TEMP TABLE odd (_ploti_text VARCHAR, _ploti_stored VARCHAR)")
     if found:
@@ -108,15 +84,11 @@ def _slices(reader: duckdb.DuckDBPyConnection, path: Path) -> Iterator[str]:
     ).fetchall()[0]
     step = max(_SLICE_ROWS_LEAST, min(_SLICE_ROWS_MOST, int(rows) * _SLICE_BYTES // max(int(size or 0), 1)))
     if rows <= step or _ROW_NUMBER in (column.casefold() for column in file_columns(reader, [path])):
-        yield _parts([path])
+        yield parts_source([path])
         return
     for start in range(0, int(rows), step):
         within = f"{_ROW_NUMBER} >= {start} AND {_ROW_NUMBER} < {start + step}"
         yield f"(SELECT * FROM read_parquet({name}, {_ROW_NUMBER} = true) WHERE {within})"
-
-
-def _parts(paths: Sequence[Path]) -> str:
-    return f"read_parquet([{', '.join(literal(str(path)) for path in paths)}])"
 
 
 @contextmanager

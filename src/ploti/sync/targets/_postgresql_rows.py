@@ -15,7 +15,8 @@ from psycopg import errors
 
 from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID, SRID
 from ploti.sync.target import Moved, StepRefused
-from ploti.sync.targets._postgresql_copy import check_file_columns, copy_parts, file_columns, reading
+from ploti.sync.targets._parts import check_file_columns, file_columns, reading
+from ploti.sync.targets._postgresql_copy import copy_parts
 from ploti.sync.targets._postgresql_json import stored_json
 from ploti.sync.targets._postgresql_session import Session, literal, quoted
 from ploti.sync.targets._postgresql_shape import Stored, fitted, index_shapes, make_table
@@ -42,7 +43,7 @@ def staged(
 ) -> Iterator[str]:
     """Bring parts into a staging table of their own, and drop it afterwards unless it was renamed."""
     with reading() as reader:
-        check_file_columns(reader, paths, columns)
+        check_file_columns(reader, paths, (each.name for each in columns))
         make_table(session, name, columns, logged=logged)
         try:
             copy_parts(reader, session, name, columns, paths, buckets=buckets)

@@ -6,9 +6,9 @@ from hashlib import sha256
 from typing import Final
 
 from ploti.contract.files import ENVELOPE, GEOMETRY, RECORD_ID, SRID
-from ploti.contract.resources import Column, Schema
+from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import StepBlocked, StepRefused
+from ploti.sync.target import StepBlocked, StepRefused, column_comment
 from ploti.sync.targets._postgresql_session import Session, literal, quoted
 
 _NAME_BYTES: Final = 63
@@ -46,10 +46,6 @@ class Shape:
         kept = all(self.columns.get(each.column, each.sql) == each.sql for each in wanted)
         here = all(each.column in self.columns for each in wanted if each.column in delivered)
         return kept and here and set(delivered) <= {each.column for each in wanted}
-
-    def has(self, wanted: Sequence[Stored]) -> bool:
-        """Tell whether the table has every column as wanted."""
-        return all(self.columns.get(each.column) == each.sql for each in wanted)
 
 
 def table_name(dataset_id: str) -> str:
@@ -174,15 +170,9 @@ def index_shapes(session: Session, table: str, named_after: str | None = None) -
 
 def describe(session: Session, table: str, schema: Schema, columns: Iterable[Stored]) -> None:
     """Bring the comments on a table's columns."""
-    described = {each["name"]: _comment(each) for each in schema["columns"]}
+    described = {each["name"]: column_comment(each) for each in schema["columns"]}
     for column in columns:
         told = described.get(column.name)
         if told is not None:
             where = f"{session.table(table)}.{quoted(column.column)}"
             session.run(f"COMMENT ON COLUMN {where} IS {literal(told) if told else 'NULL'}")
-
-
-def _comment(column: Column) -> str:
-    source = column.get("sourceName")
-    told = [column.get("description", ""), f"Source column: {source}" if source else ""]
-    return " ".join(part for part in told if part)

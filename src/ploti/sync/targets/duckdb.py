@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import duckdb
 
 from ploti.contract.digest import Digest
+from ploti.contract.values import STORAGE_TYPES
 from ploti.sync.plan import Held
 from ploti.sync.target import (
     DatasetInfo,
@@ -29,13 +30,20 @@ from ploti.sync.target import (
     TargetState,
     TargetUnusable,
     check_columns,
+    check_whole,
     reach_nothing,
 )
-from ploti.sync.targets import _duckdb_books as books
+from ploti.sync.targets._books import Books, read_schema, update_dataset, write_dataset
 from ploti.sync.targets._duckdb_digest import digest_of
 from ploti.sync.targets._duckdb_file import DuckFile, first_line
-from ploti.sync.targets._duckdb_rows import apply_changes, mend_rows, replace_rows
+from ploti.sync.targets._duckdb_rows import apply_changes, mend_rows, replace_rows, wanted_columns
+from ploti.sync.targets._duckdb_shape import shape_of
 
+_BOOKS: Final = Books(
+    find="SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name IN (?, ?)",
+    types={"key": "", "text": "VARCHAR", "whole": "BIGINT", "instant": "TIMESTAMP WITH TIME ZONE"},
+    moment=lambda now: now,
+)
 _BROKEN_RULE: Final = "constraint violation"
 _CANNOT_WRITE: Final = ("No space left on device", "Could not write", "Could not fsync", "Read-only file system")
 
@@ -72,28 +80,28 @@ class DuckTarget:
         if not self._file.path.exists():
             return TargetState(None, None, {})
         with self._file.opened(read_only=True) as db:
-            return books.read_state(db)
+            return _BOOKS.read_state(db)
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction."""
         check_columns(delivery.schema)
         with self._transaction() as db:
-            known = books.read_schema(db, delivery.dataset_id)
+            known = read_schema(db, delivery.dataset_id)
             moved = replace_rows(db, delivery, known)
             self._reach("sync.rows_written")
-            books.write_dataset(db, held, {**_loaded(delivery, moved, self._now()), **_told(info)})
+            write_dataset(db, held, {**_BOOKS.loaded(delivery.schema, moved.rows, self._now()), **_told(info)})
         return moved
 
     def apply(self, delivery: Delivery, held: Held) -> Moved:
         """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction."""
         check_columns(delivery.schema)
         with self._transaction() as db:
-            known = books.read_schema(db, delivery.dataset_id)
+            known = read_schema(db, delivery.dataset_id)
             if known is None:
                 raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
             moved = apply_changes(db, delivery, known)
             self._reach("sync.rows_written")
-            books.write_dataset(db, held, _loaded(delivery, moved, self._now()))
+            write_dataset(db, held, _BOOKS.loaded(delivery.schema, moved.rows, self._now()))
         return moved
 
     def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
@@ -102,30 +110,33 @@ class DuckTarget:
         with self._transaction() as db:
             moved = mend_rows(db, delivery, buckets, volatile)
             self._reach("sync.rows_written")
-            books.update_dataset(db, delivery.dataset_id, {"rows": moved.rows})
+            update_dataset(db, delivery.dataset_id, {"rows": moved.rows})
         return moved
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
         with self._transaction() as db:
             for held in moved:
-                books.write_dataset(db, held, {})
-            books.write_cursor(db, subscription_id, cursor, self._now())
+                write_dataset(db, held, {})
+            _BOOKS.write_cursor(db, subscription_id, cursor, self._now())
 
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""
         with self._transaction() as db:
             for dataset_id, info in infos.items():
-                books.update_dataset(db, dataset_id, asdict(info))
+                update_dataset(db, dataset_id, asdict(info))
 
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
         with self._file.opened(read_only=True) as db:
-            schema = books.read_schema(db, dataset_id)
+            schema = read_schema(db, dataset_id)
             if schema is None:
                 raise StepRefused("no rows were loaded yet")
             left_out = set(volatile)
             types = {each["name"]: each["type"] for each in schema["columns"] if each["name"] not in left_out}
+            stored = {name: STORAGE_TYPES[type_].duckdb for name, type_ in wanted_columns(schema).items()}
+            shape = shape_of(db, dataset_id)
+            check_whole(dataset_id, None if shape is None else shape.columns, stored)
             with _errors():
                 return digest_of(db, dataset_id, types)
 
@@ -134,12 +145,12 @@ class DuckTarget:
         if not self._file.path.exists():
             return []
         with self._file.opened(read_only=True) as db:
-            return books.read_status(db)
+            return _BOOKS.read_status(db)
 
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._file.opened() as db:
-            books.ensure_layout(db)
+            _BOOKS.ensure_layout(db)
             self._reach("sync.opened")
             db.execute("BEGIN")
             try:
@@ -152,10 +163,6 @@ class DuckTarget:
                     db.execute("ROLLBACK")
                 raise
             self._reach("sync.after_commit")
-
-
-def _loaded(delivery: Delivery, moved: Moved, now: datetime) -> dict[str, Any]:
-    return {"rows": moved.rows, "loaded_at": now, "schema": books.schema_text(delivery.schema)}
 
 
 def _told(info: DatasetInfo | None) -> dict[str, Any]:

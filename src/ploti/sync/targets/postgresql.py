@@ -28,10 +28,12 @@ from ploti.sync.target import (
     Say,
     StepBlocked,
     StepRefused,
+    TableSpoilt,
     Target,
     TargetState,
     TargetUnusable,
     check_columns,
+    check_whole,
     reach_nothing,
 )
 from ploti.sync.targets import _postgresql_books as books
@@ -140,8 +142,11 @@ class PostgresTarget:
         """Put the rows of these buckets right by the loaded version's snapshot, as one transaction (D11.5)."""
         with self._step(delivery) as step:
             shape, session = step.shape, step.session
-            if step.known is None or shape is None or not shape.keyed or not shape.has(step.columns):
-                raise StepRefused("the table lost a column or its primary key: run `ploti sync resync` for the dataset")
+            check_whole(
+                step.table, None if shape is None else shape.columns, {each.column: each.sql for each in step.columns}
+            )
+            if shape is None or not shape.keyed:
+                raise TableSpoilt(f"the primary key of {step.table} is gone")
             compared = {each.name for each in step.columns} - set(volatile)
             name = rows.staging_name(delivery.dataset_id)
             with rows.staged(session, name, step.columns, delivery.snapshot, buckets=buckets) as staging:
@@ -177,8 +182,10 @@ class PostgresTarget:
                 raise StepRefused("no rows were loaded yet")
             table, left_out = table_name(dataset_id), set(volatile)
             own = {each["name"] for each in schema["columns"]} - left_out
-            columns = [each for each in columns_of(session, schema, shape_of(session, table)) if each.name in own]
-            return digest_of(session, table, columns)
+            shape = shape_of(session, table)
+            columns = columns_of(session, schema, shape)
+            check_whole(table, None if shape is None else shape.columns, {each.column: each.sql for each in columns})
+            return digest_of(session, table, [each for each in columns if each.name in own])
 
     def status(self) -> list[DatasetStatus]:
         """List the datasets by id."""

@@ -1,0 +1,175 @@
+"""The shape of a dataset's table in a GeoPackage, and how it follows the schema (D11.3, D11.9).
+
+Each table has `fid`, which its readers want, and a unique index on the record id.
+"""
+
+import re
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from ploti.contract.files import ENVELOPE, GEOMETRY, RECORD_ID
+from ploti.contract.resources import Schema
+from ploti.contract.values import STORAGE_TYPES, ColumnType
+from ploti.sync.target import StepBlocked
+from ploti.sync.targets._geopackage_file import rows_of
+from ploti.sync.targets._geopackage_layout import index_of
+from ploti.sync.targets._parts import quoted
+
+KEY: Final = "fid"
+FINE: Final = "TEXT"
+"""Type of a timestamp column with parts of a millisecond, which a GeoPackage's DATETIME cannot have (D11.9)."""
+_KINDS: Final = frozenset({"Point", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection"})
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A column as the table has it: the feed's name and type, the table's name and SQLite's type."""
+
+    name: str
+    type: ColumnType
+    column: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table as it is: its columns with their declared types, in order; a user may have added some."""
+
+    table: str
+    columns: Mapping[str, str]
+    keyed: bool
+
+    def widens_to(self, wanted: Sequence[Stored], delivered: Collection[str]) -> bool:
+        """Tell whether adding columns is all that a new schema asks for; `delivered` are the columns sent before."""
+        kept = all(self.columns.get(each.column, each.sql) == each.sql for each in wanted)
+        here = all(each.column in self.columns for each in wanted if each.column in delivered)
+        return kept and here and set(delivered) <= {each.column for each in wanted}
+
+
+def columns_of(schema: Schema, shape: Shape | None = None, fine: Collection[str] = ()) -> tuple[Stored, ...]:
+    """Give the columns of a dataset's table: the envelope, then the dataset's own.
+
+    Timestamp columns in `fine`, or stored so already, are text.
+    """
+    listed: list[tuple[str, ColumnType, str]] = [(name, type_, "") for name, type_ in ENVELOPE.items()]
+    listed += [(each["name"], each["type"], each.get("geometryType") or "") for each in schema["columns"]]
+    names = {name.casefold() for name, _, _ in listed}
+    columns = []
+    for name, type_, kind in listed:
+        column, sql = _stored_name(name, names), STORAGE_TYPES[type_].sqlite
+        if type_ == "geometry":
+            sql = (kind if kind in _KINDS else "Geometry").upper()
+        elif type_ == "timestamp" and (name in fine or (shape is not None and shape.columns.get(column) == FINE)):
+            sql = FINE
+        columns.append(Stored(name, type_, column, sql))
+    return tuple(columns)
+
+
+def _stored_name(name: str, names: Collection[str]) -> str:
+    """Give the name in the table: a column called like the table's own key gets a `_` after it."""
+    if name.casefold() != KEY:
+        return name
+    while name.casefold() in names:
+        name += "_"
+    return name
+
+
+def shape_of(db: sqlite3.Connection, table: str) -> Shape | None:
+    """Read the shape of a table; None where there is none."""
+    columns = rows_of(db, "SELECT name, type FROM pragma_table_info(?)", (table,))
+    if not columns:
+        return None
+    keyed = rows_of(
+        db,
+        'SELECT 1 FROM pragma_index_list(?) AS i WHERE i."unique" AND NOT i.partial '
+        "AND (SELECT group_concat(name) FROM pragma_index_info(i.name)) = ?",
+        (table, RECORD_ID),
+    )
+    return Shape(table, {name: type_.upper() for name, type_ in columns}, bool(keyed))
+
+
+def create_table(db: sqlite3.Connection, table: str, columns: Sequence[Stored], own: Mapping[str, str]) -> None:
+    """Make a table; `own` are the columns that a user added, with their types."""
+    body = [f"{KEY} INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL"]
+    body += [f"{quoted(each.column)} {each.sql}{_rule(each)}" for each in columns]
+    body += [f"{quoted(name)} {type_}" for name, type_ in own.items()]
+    db.execute(f"CREATE TABLE {quoted(table)} ({', '.join(body)})")
+
+
+def _rule(column: Stored) -> str:
+    return " NOT NULL" if column.name == RECORD_ID else ""
+
+
+def add_columns(db: sqlite3.Connection, shape: Shape, columns: Sequence[Stored], delivered: Collection[str]) -> None:
+    """Add the columns that a table lacks; raises StepBlocked where one of the user's has the name of one of them."""
+    here = {name.casefold() for name in shape.columns}
+    for each in columns:
+        if each.column in shape.columns:
+            continue
+        if each.column.casefold() in here:
+            raise StepBlocked(f"{shape.table} has a column {each.column!r} of yours, and one of that name arrives")
+        db.execute(f"ALTER TABLE {quoted(shape.table)} ADD COLUMN {quoted(each.column)} {each.sql}")
+    for each in columns:
+        if each.column in shape.columns and each.column not in delivered and shape.columns[each.column] != each.sql:
+            raise StepBlocked(f"{shape.table} has a column {each.column!r} of yours, and one of that name arrives")
+
+
+def key_rows(db: sqlite3.Connection, table: str) -> None:
+    """Make the unique index on the record id."""
+    db.execute(f"CREATE UNIQUE INDEX {quoted(f'{table}_record_id')} ON {quoted(table)} ({quoted(RECORD_ID)})")
+
+
+def kind_of_shapes(columns: Sequence[Stored]) -> str | None:
+    """Give the kind of a table's shapes; None where it has none."""
+    return next((each.sql for each in columns if each.name == GEOMETRY), None)
+
+
+def users_objects(db: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
+    """Give name and statement of the indexes and triggers that the user made on a table."""
+    own = re.compile(re.escape(index_of(table)) + "_(insert|update[0-9]|delete)")
+    found = rows_of(
+        db,
+        "SELECT name, sql FROM sqlite_master WHERE type IN ('index', 'trigger') AND tbl_name = ? AND sql IS NOT NULL "
+        "ORDER BY type, name",
+        (table,),
+    )
+    return [(name, sql) for name, sql in found if not own.fullmatch(name) and name != f"{table}_record_id"]
+
+
+def bring_back(db: sqlite3.Connection, table: str, objects: Sequence[tuple[str, str]]) -> None:
+    """Make the user's indexes and triggers again on a table that was made anew, and see that views and references hold.
+
+    Raises StepBlocked for what cannot be.
+    """
+    for name, statement in objects:
+        with _named(name, table):
+            db.execute(statement)
+    views = rows_of(
+        db, "SELECT name FROM sqlite_master WHERE type = 'view' AND instr(lower(sql), lower(?)) ORDER BY name", (table,)
+    )
+    for (view,) in views:
+        with _named(view, table):
+            db.execute(f"SELECT * FROM {quoted(view)} LIMIT 0")
+    referring = rows_of(
+        db,
+        "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f "
+        "WHERE m.type = 'table' AND lower(f.\"table\") = lower(?)",
+        (table,),
+    )
+    for (name,) in referring:
+        lost = rows_of(db, 'SELECT 1 FROM pragma_foreign_key_check(?) WHERE lower("parent") = lower(?)', (name, table))
+        if lost:
+            raise StepBlocked(f"rows of your table {name} refer to records of {table} that are gone: change them first")
+
+
+@contextmanager
+def _named(name: str, table: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StepBlocked(
+            f"your {name} cannot follow the new columns of {table} ({error}): change or drop it, then run sync again"
+        ) from error

@@ -1,0 +1,371 @@
+"""GeoPackage target: one table per dataset in one SQLite file that QGIS opens (D11.2, D11.9).
+
+Layout, beside what the GeoPackage standard asks for and the tables named by dataset id: `_ploti_sync` (one row:
+subscription, cursor, layout) and `_ploti_datasets` (one row per dataset, left ones included).
+"""
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from ploti.contract.digest import Digest
+from ploti.contract.files import GEOMETRY
+from ploti.contract.resources import Schema
+from ploti.sync.plan import Held
+from ploti.sync.target import (
+    DatasetInfo,
+    DatasetStatus,
+    Delivery,
+    Moved,
+    Reach,
+    RowsDiffer,
+    Say,
+    StepBlocked,
+    StepRefused,
+    TableSpoilt,
+    Target,
+    TargetState,
+    TargetUnusable,
+    check_columns,
+    check_whole,
+    reach_nothing,
+)
+from ploti.sync.targets import _geopackage_layout as layout
+from ploti.sync.targets import _geopackage_rows as rows
+from ploti.sync.targets import _geopackage_shape as shapes
+from ploti.sync.targets._books import DATASETS, Books, read_schema, update_dataset, write_dataset
+from ploti.sync.targets._geopackage_digest import digest_of
+from ploti.sync.targets._geopackage_file import GeoPackageFile
+from ploti.sync.targets._geopackage_shape import KEY, Shape, Stored, columns_of, kind_of_shapes, shape_of
+from ploti.sync.targets._parts import quoted, reading
+
+_STAGING: Final = "_ploti_staging"
+_FILLING: Final = "_ploti_filling"
+_BOOKS: Final = Books(
+    find="SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)",
+    types={
+        "key": "fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, ",
+        "text": "TEXT",
+        "whole": "INTEGER",
+        "instant": "DATETIME",
+    },
+    moment=layout.instant,
+)
+
+
+def open_target(url: str, reach: Reach, say: Say) -> Target:
+    """Give the target of `sqlite:///file`; one slash more makes the path absolute."""
+    parts = urlsplit(url)
+    if parts.netloc or parts.query or len(parts.path) < 2:
+        raise TargetUnusable(f"{url!r} names no file. Write sqlite:///records.gpkg, or sqlite:////data/records.gpkg")
+    return GeoPackageTarget(GeoPackageFile(Path(unquote(parts.path[1:])), say), reach)
+
+
+@dataclass(frozen=True)
+class GeoPackageTarget:
+    """A GeoPackage that follows one subscription; open only while one dataset is worked on."""
+
+    file: GeoPackageFile
+    reach: Reach = reach_nothing
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+
+    @property
+    def downloads(self) -> Path:
+        """Folder beside the file for parts on their way into it."""
+        return self.file.beside(".downloads")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
+        return self.file.locked()
+
+    def state(self) -> TargetState:
+        """Read subscription, cursor and what is held."""
+        if not self.file.path.exists():
+            return TargetState(None, None, {})
+        with self.file.opened(read_only=True) as db:
+            return _BOOKS.read_state(db)
+
+    def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
+        """Replace a dataset's rows by the snapshot and store `held`, as one transaction.
+
+        The first load fills a table that nobody sees before the end; later ones merge by difference (D11.3).
+        """
+        with self._step(delivery) as step:
+            if step.shape is not None and step.known is None:
+                raise StepBlocked(f"a table {step.table} that sync did not make is there already: rename or drop it")
+            if step.shape is None:
+                with self._transaction(step.db):
+                    moved = _first_load(step)
+                    self._write(step, held, moved, info)
+                return moved
+            with rows.staged(step.db, step.reader, _STAGING, step.columns, delivery.snapshot) as staging:
+                self.reach("sync.staged")
+                _check_count(step, rows.count_rows(step.db, staging))
+                step.keep_references(by_difference=step.stays(step.shape))
+                with self._transaction(step.db):
+                    moved = _reload(step, step.shape, staging)
+                    self._write(step, held, moved, info)
+        return moved
+
+    def apply(self, delivery: Delivery, held: Held) -> Moved:
+        """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction."""
+        with self._step(delivery) as step:
+            if step.known is None:
+                raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
+            shape = step.shape
+            if shape is None or not shape.keyed or not shape.widens_to(step.columns, step.delivered):
+                raise RowsDiffer("the table's columns are not those of the version before")
+            with _staged_changes(step) as staged:
+                self.reach("sync.staged")
+                with self._transaction(step.db):
+                    moved = _apply(step, shape, staged)
+                    self._write(step, held, moved, None)
+        return moved
+
+    def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
+        """Put the rows of these buckets right by the loaded version's snapshot, as one transaction (D11.5)."""
+        with self._step(delivery) as step:
+            shape = step.shape
+            check_whole(
+                step.table, None if shape is None else shape.columns, {each.column: each.sql for each in step.columns}
+            )
+            if shape is None or not shape.keyed:
+                raise TableSpoilt(f"the index of {step.table} on its record ids is gone")
+            compared = {each.name for each in step.columns} - set(volatile)
+            with rows.staged(
+                step.db, step.reader, _STAGING, step.columns, delivery.snapshot, buckets=buckets
+            ) as staging:
+                self.reach("sync.staged")
+                with self._transaction(step.db):
+                    moved = rows.merge(step.db, step.table, staging, step.columns, compared=compared, buckets=buckets)
+                    self.reach("sync.rows_written")
+                    update_dataset(step.db, delivery.dataset_id, {"rows": moved.rows})
+        return moved
+
+    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+        """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
+        with self._opened() as db, self._transaction(db):
+            for held in moved:
+                write_dataset(db, held, {})
+            _BOOKS.write_cursor(db, subscription_id, cursor, self.now())
+
+    def note(self, infos: Mapping[str, DatasetInfo]) -> None:
+        """Store what the API says of datasets that are in the target already."""
+        with self._opened() as db, self._transaction(db):
+            for dataset_id, info in infos.items():
+                update_dataset(db, dataset_id, asdict(info))
+                layout.tell(db, dataset_id, info)
+
+    def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
+        with self.file.opened(read_only=True) as db:
+            schema = read_schema(db, dataset_id)
+            if schema is None:
+                raise StepRefused("no rows were loaded yet")
+            own = {each["name"] for each in schema["columns"]} - set(volatile)
+            shape = shape_of(db, dataset_id)
+            columns = columns_of(schema, shape)
+            check_whole(
+                dataset_id, None if shape is None else shape.columns, {each.column: each.sql for each in columns}
+            )
+            return digest_of(db, dataset_id, [each for each in columns if each.name in own])
+
+    def status(self) -> list[DatasetStatus]:
+        """List the datasets by id."""
+        if not self.file.path.exists():
+            return []
+        with self.file.opened(read_only=True) as db:
+            return _BOOKS.read_status(db)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for writing, with its layout in place."""
+        self.file.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.opened() as db:
+            self.file.log_ahead(db)
+            if not _BOOKS.laid_out(db):
+                with self.file.transaction(db):
+                    layout.make_geopackage(db)
+                    _BOOKS.ensure_layout(db)
+                    layout.list_table(db, DATASETS, None, self.now())
+            self.reach("sync.opened")
+            db.execute("PRAGMA foreign_keys = 1")
+            yield db
+
+    @contextmanager
+    def _step(self, delivery: Delivery) -> Iterator["_Step"]:
+        """Open the file for a dataset's step, and look at its table."""
+        check_columns(delivery.schema)
+        with self._opened() as db, reading() as reader:
+            table = delivery.dataset_id
+            shape, known = shape_of(db, table), read_schema(db, table)
+            fine = rows.fine_columns(reader, delivery, columns_of(delivery.schema))
+            columns = columns_of(delivery.schema, shape, fine)
+            before = () if known is None else columns_of(known, shape)
+            yield _Step(
+                db,
+                reader,
+                delivery,
+                table,
+                known,
+                shape,
+                columns,
+                frozenset(each.column for each in before),
+                self.now(),
+            )
+
+    @contextmanager
+    def _transaction(self, db: sqlite3.Connection) -> Iterator[None]:
+        with self.file.transaction(db):
+            yield
+            self.reach("sync.before_commit")
+        self.reach("sync.after_commit")
+
+    def _write(self, step: "_Step", held: Held, moved: Moved, info: DatasetInfo | None) -> None:
+        layout.note_change(step.db, step.table, step.now)
+        self.reach("sync.rows_written")
+        loaded = _BOOKS.loaded(step.delivery.schema, moved.rows, self.now())
+        write_dataset(step.db, held, {**loaded, **({} if info is None else asdict(info))})
+        if info is not None:
+            layout.tell(step.db, step.table, info)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What is to be brought into a table, and the table as it is: `delivered` are the columns sent before."""
+
+    db: sqlite3.Connection
+    reader: rows.Reader
+    delivery: Delivery
+    table: str
+    known: Schema | None
+    shape: Shape | None
+    columns: Sequence[Stored]
+    delivered: Collection[str]
+    now: datetime
+
+    def stays(self, shape: Shape) -> bool:
+        """Tell whether the table can be brought to the version without being made anew."""
+        return shape.keyed and shape.widens_to(self.columns, self.delivered)
+
+    def keep_references(self, *, by_difference: bool) -> None:
+        """Have rows of the user's that refer to records checked: at once, or at the end where the table is remade."""
+        self.db.execute(f"PRAGMA foreign_keys = {int(by_difference)}")
+
+    def widen(self, shape: Shape) -> None:
+        """Add the columns that the table lacks, its spatial index among them."""
+        shapes.add_columns(self.db, shape, self.columns, self.delivered)
+        self.list()
+        if kind_of_shapes(self.columns) is not None and GEOMETRY not in shape.columns:
+            layout.make_index(self.db, self.table, KEY)
+
+    def list(self) -> None:
+        """Have readers know the table's kind and columns."""
+        if self.shape is None or self.known is None or self.delivery.schema["columns"] != self.known["columns"]:
+            layout.list_table(self.db, self.table, kind_of_shapes(self.columns), self.now)
+            names = [(each.name, each.column) for each in self.columns]
+            layout.describe(self.db, self.table, self.delivery.schema, names)
+
+    def finish(self) -> None:
+        """Give a table that was filled its key, its listing, its spatial index and its extent."""
+        shapes.key_rows(self.db, self.table)
+        self.list()
+        if kind_of_shapes(self.columns) is not None:
+            layout.make_index(self.db, self.table, KEY)
+            layout.set_extent(self.db, self.table)
+
+
+def _check_count(step: _Step, found: int) -> None:
+    if found != step.delivery.row_count:
+        raise StepRefused(f"the snapshot has {found} rows where {step.delivery.row_count} are announced")
+
+
+def _first_load(step: _Step) -> Moved:
+    """Make a table and fill it; its key and spatial index come last."""
+    db, table = step.db, quoted(step.table)
+    layout.drop_index(db, step.table)
+    shapes.create_table(db, step.table, step.columns, {})
+    try:
+        rows.insert_parts(db, step.reader, table, step.columns, step.delivery.snapshot)
+        found = rows.count_rows(db, table)
+        _check_count(step, found)
+        step.finish()
+    except sqlite3.IntegrityError as error:
+        rows.check_ids(db, table, "snapshot")
+        raise StepRefused("the snapshot has a record without an id: nothing of it was applied") from error
+    return Moved(found)
+
+
+def _reload(step: _Step, shape: Shape, staging: str) -> Moved:
+    """Bring an existing table to the staged snapshot: columns first, then rows by difference."""
+    if not step.stays(shape):
+        return _remake(step, shape, staging)
+    step.widen(shape)
+    moved = rows.merge(step.db, step.table, staging, step.columns)
+    if kind_of_shapes(step.columns) is not None:
+        layout.set_extent(step.db, step.table)
+    return Moved(moved.rows)
+
+
+def _remake(step: _Step, shape: Shape, staging: str) -> Moved:
+    """Make the table anew where columns went or changed type; what the user built on it comes back, or is named."""
+    db, table = step.db, step.table
+    wanted = {each.column for each in step.columns}
+    own = {n: t for n, t in shape.columns.items() if n not in wanted and n not in step.delivered and n != KEY}
+    objects = shapes.users_objects(db, table)
+    rows.keep_old(db, table, own)
+    layout.drop_index(db, table)
+    db.execute(f"DROP TABLE {quoted(table)}")
+    shapes.create_table(db, table, step.columns, own)
+    rows.refill(db, table, staging, step.columns, own)
+    step.finish()
+    shapes.bring_back(db, table, objects)
+    return Moved(rows.count_rows(db, quoted(table)))
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """What a version's changes and backfill bring: staging tables, filled columns, and added, changed, removed."""
+
+    changes: str | None
+    filling: str | None
+    brought: Sequence[Stored]
+    counts: tuple[int, int, int]
+
+
+@contextmanager
+def _staged_changes(step: _Step) -> Iterator[_Staged]:
+    db, delivery = step.db, step.delivery
+    changes = filling = None
+    counts = (0, 0, 0)
+    brought = rows.backfill_columns(step.reader, delivery.backfill, step.columns)
+    with ExitStack() as stack:
+        if delivery.changes:
+            columns = (*step.columns, *rows.MARKS)
+            changes = stack.enter_context(rows.staged(db, step.reader, _STAGING, columns, delivery.changes))
+            counts = rows.check_marks(db, changes)
+        if brought:
+            filling = stack.enter_context(rows.staged(db, step.reader, _FILLING, brought, delivery.backfill))
+        yield _Staged(changes, filling, brought[1:], counts)
+
+
+def _apply(step: _Step, shape: Shape, staged: _Staged) -> Moved:
+    """Bring new columns, then changes, backfill and constants; raises RowsDiffer for another number of rows."""
+    db, announced = step.db, step.delivery.row_count
+    step.widen(shape)
+    if staged.changes is not None:
+        rows.move(db, step.table, staged.changes, step.columns)
+    if staged.filling is not None:
+        rows.fill(db, step.table, staged.filling, staged.brought)
+    rows.set_constants(db, step.table, step.columns, step.delivery.constants)
+    found = rows.count_rows(db, quoted(step.table))
+    if found != announced:
+        raise RowsDiffer(f"after the changes the table has {found} rows where {announced} are announced")
+    if staged.changes is not None and kind_of_shapes(step.columns) is not None:
+        layout.widen_extent(db, step.table, staged.changes)
+    return Moved(found, *staged.counts)
