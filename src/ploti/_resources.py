@@ -24,6 +24,7 @@ from ploti.contract.resources import (
     DatasetPage,
     PlaceKind,
     PlaceList,
+    RecordTrace,
     Schema,
     SchemaList,
     SignedFile,
@@ -259,6 +260,13 @@ class Datasets:
     def schemas(self, dataset: str) -> SchemaList:
         """Read every schema version that the dataset has had."""
         return cast(SchemaList, self._http.get(f"{_dataset(dataset)}/schemas"))
+
+    def record(self, dataset: str, record_id: str) -> RecordTrace:
+        """Tell what became of a record id: removed, replaced by another one, or carried by a record now.
+
+        Raises NotFound where no record ever carried it, NotDelivered where no subscription delivers the dataset.
+        """
+        return cast(RecordTrace, self._http.get(f"{_dataset(dataset)}/records/{_segment(record_id, 'record')}"))
 
 
 class Subscriptions:

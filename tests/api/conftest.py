@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from ploti_server.adapters.engine import DuckDBEngine
 from ploti_server.adapters.links import LinkSigner
 from ploti_server.adapters.store import open_store
 from ploti_server.api import make_api
@@ -177,7 +178,7 @@ def _serve(store: Any, tmp_path: Path):
     ports = Ports(
         store=store,
         files=MemoryFiles(),
-        engine=None,
+        engine=DuckDBEngine(256, 1),
         open_state=None,
         agent=FakeAgent(),
         plans=plans,

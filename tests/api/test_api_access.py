@@ -16,6 +16,7 @@ READS = (
     "/v1/feeds/datasets/ds_orange",
     "/v1/feeds/datasets/ds_orange/versions",
     "/v1/feeds/datasets/ds_orange/versions/1",
+    "/v1/feeds/datasets/ds_orange/records/rec_x",
     "/v1/feeds/datasets/ds_orange/schema",
     "/v1/feeds/datasets/ds_orange/schemas",
     "/v1/datasets/ds_orange/schema",

@@ -28,6 +28,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 SNAPSHOT, CHANGES = "snapshot/part-0000.parquet", "changes/part-0000.parquet"
 PERMITS, SUB = "ds_orange_permits", "sub_orange"
 
+RECORD = json.loads((DOCS / "examples" / "record-replaced.json").read_text()) | {"datasetId": PERMITS}
 SCHEMA = {"datasetId": PERMITS, "columns": [{"name": "id", "type": "string", "nullable": False}]}
 
 
@@ -52,6 +53,7 @@ def fake(tmp_path, monkeypatch):
         counts={"added": 212, "changed": 38, "removed": 3},
         attachments={"document:ab12": b"%PDF"},
     )
+    fake.add_record(RECORD)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("APPDATA", str(tmp_path))
@@ -79,6 +81,9 @@ COMMANDS = {
     f"feeds datasets list --subscription {SUB}": f"/v1/feeds/datasets?subscription={SUB}",
     f"feeds datasets get {PERMITS}": f"/v1/feeds/datasets/{PERMITS}",
     f"feeds datasets schema {PERMITS} --version 1": f"/v1/feeds/datasets/{PERMITS}/schema?version=1",
+    f"feeds datasets record {PERMITS} {RECORD['recordId']}": (
+        f"/v1/feeds/datasets/{PERMITS}/records/{RECORD['recordId']}"
+    ),
     f"feeds datasets versions list {PERMITS} --after 1 --order desc": (
         f"/v1/feeds/datasets/{PERMITS}/versions?after=1&order=desc"
     ),

@@ -56,6 +56,7 @@ SHAPES = {
     "version-with-backfill": resources.Version,
     "version-record-ids-changed": resources.Version,
     "version-manifest": resources.VersionManifest,
+    "record-replaced": resources.RecordTrace,
     "links-request": LinksRequest,
     "links": resources.SignedFiles,
     "schema": resources.Schema,

@@ -11,6 +11,15 @@ from ploti.testing import FakeApi
 
 SNAPSHOT = "snapshot/part-0000.parquet"
 CHANGES = "changes/part-0000.parquet"
+RECORD = {
+    "datasetId": "ds_orange_permits",
+    "recordId": "rec_a",
+    "status": "replaced",
+    "firstVersion": 1,
+    "lastVersion": 1,
+    "replacedBy": "rec_c",
+    "currentId": None,
+}
 
 
 @pytest.fixture
@@ -27,6 +36,7 @@ def fake():
         counts={"added": 1, "changed": 0, "removed": 0},
         attachments={"document:ab12": b"%PDF"},
     )
+    fake.add_record(RECORD)
     return fake
 
 

@@ -38,6 +38,7 @@ def check(shape, value):
         (f"{DATASETS}/ds_orange_zoning", resources.Dataset),
         (f"{PERMITS}/schema", resources.Schema),
         (f"{PERMITS}/schemas", resources.SchemaList),
+        (f"{PERMITS}/records/rec_a", resources.RecordTrace),
         ("/v1/datasets/ds_orange_permits/schema?version=1", resources.Schema),
         ("/v1/datasets/ds_orange_permits/schemas", resources.SchemaList),
         (f"{PERMITS}/versions", resources.VersionPage),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ploti
+from ploti.errors import NotFound
 
 SUB, PERMITS, ZONING = "sub_orange", "ds_orange_permits", "ds_orange_zoning"
 
@@ -68,6 +69,13 @@ def test_schemas_are_read_for_current_and_older_versions(client):
     schema = client.feeds.datasets.schema(PERMITS)
     assert schema == client.feeds.datasets.schema(PERMITS, version=1)
     assert client.feeds.datasets.schemas(PERMITS) == {"datasetId": PERMITS, "schemas": [schema]}
+
+
+def test_a_record_is_told_by_any_id_that_it_had(client):
+    traced = client.feeds.datasets.record(PERMITS, "rec_a")
+    assert (traced["status"], traced["replacedBy"], traced["currentId"]) == ("replaced", "rec_c", None)
+    with pytest.raises(NotFound):
+        client.feeds.datasets.record(PERMITS, "rec_c")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from ploti.cli.show import (
 from ploti.contract.resources import (
     Dataset,
     DatasetPage,
+    RecordTrace,
     Schema,
     Version,
     VersionFiles,
@@ -152,6 +153,36 @@ def _show_schema(answer: Schema) -> None:
     ]
     print()
     show_table(("COLUMN", "TYPE", "NULLABLE", "SOURCE NAME", "DESCRIPTION"), rows)
+
+
+@app.command(name="record")
+def dataset_record(dataset: str, record_id: str, /, *, json: AsJson = False) -> None:
+    """Show what became of a record id.
+
+    Parameters
+    ----------
+    dataset
+        Id of the dataset.
+    record_id
+        An id that a record of it carried at some time, like rec_....
+    """
+    with connect() as client:
+        answer = client.feeds.datasets.record(dataset, record_id)
+    present(answer, json, _show_record)
+
+
+def _show_record(answer: RecordTrace) -> None:
+    show_facts(
+        {
+            "dataset": answer["datasetId"],
+            "record": answer["recordId"],
+            "status": answer["status"],
+            "first version": str(answer["firstVersion"]),
+            "last version": str(answer["lastVersion"]),
+            "replaced by": answer["replacedBy"],
+            "id now": answer["currentId"],
+        }
+    )
 
 
 @versions.command(name="list")

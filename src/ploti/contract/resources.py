@@ -178,6 +178,24 @@ class VersionPage(TypedDict):
     nextCursor: str | None
 
 
+RecordStatus = Literal["current", "removed", "replaced"]
+
+
+class RecordTrace(TypedDict):
+    """What became of a record id. `lastVersion` is the last version in which a record carried it.
+
+    `replacedBy` is the id that took its place, `currentId` the one that its record carries now, null where it is gone.
+    """
+
+    datasetId: str
+    recordId: str
+    status: RecordStatus
+    firstVersion: int
+    lastVersion: int
+    replacedBy: str | None
+    currentId: str | None
+
+
 class SignedFile(TypedDict):
     """A file asked for by name, with a fresh link."""
 

@@ -29,7 +29,16 @@ from ploti.contract.events import (
     ResyncReason,
     event_id,
 )
-from ploti.contract.resources import Counts, DatasetStatus, License, PlaceKind, Schema, Subscription, Version
+from ploti.contract.resources import (
+    Counts,
+    DatasetStatus,
+    License,
+    PlaceKind,
+    RecordTrace,
+    Schema,
+    Subscription,
+    Version,
+)
 from ploti.contract.webhooks import Webhook
 from ploti.testing.fake_http import Answering, FakeAnswer, FakeRequest, FakeTransport, Refusal, loopback
 from ploti.testing.fake_links import FakeLinks
@@ -328,6 +337,10 @@ class FakeApi:
         """Say whether a version's files can be had; all but `kept` answer `410`."""
         versions = self.state.datasets[dataset_id].versions
         versions[version] = replace(versions[version], kept=kept)
+
+    def add_record(self, traced: RecordTrace) -> None:
+        """Say what became of a record id."""
+        self.state.datasets[traced["datasetId"]].records[traced["recordId"]] = traced
 
     def rebuild(self, dataset_id: str, version: int, files: Mapping[str, bytes] | None = None) -> None:
         """Have a version's files again from another build, at other paths; `files` replaces parts by path."""

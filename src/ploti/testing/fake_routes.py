@@ -199,6 +199,13 @@ class FakeRoutes:
             found.setdefault(schema["schemaVersion"], schema)
         return json_answer({"datasetId": dataset.id, "schemas": list(found.values())})
 
+    def record(self, call: Call) -> FakeAnswer:
+        """Tell what became of a record id."""
+        traced = self._dataset(call, subscribed=True).records.get(call.named["record"])
+        if traced is None:
+            raise Refusal("not_found", "No record of this dataset ever carried this id: check it.")
+        return json_answer(traced)
+
     # versions
 
     def versions(self, call: Call) -> FakeAnswer:
@@ -455,6 +462,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", _DATASET + "/schemas", FakeRoutes.schemas),
     Route("GET", _OLDER + "/schema", FakeRoutes.schema, ("version",)),
     Route("GET", _OLDER + "/schemas", FakeRoutes.schemas),
+    Route("GET", _DATASET + "/records/(?P<record>[^/]+)", FakeRoutes.record),
     Route("GET", _DATASET + "/versions", FakeRoutes.versions, ("after", "order", "limit", "cursor")),
     Route("GET", _DATASET + "/versions/(?P<version>[^/]+)", FakeRoutes.version),
     Route("POST", _DATASET + "/versions/(?P<version>[^/]+)/links", FakeRoutes.sign),

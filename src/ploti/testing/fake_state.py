@@ -18,6 +18,7 @@ from ploti.contract.resources import (
     GeometryInfo,
     License,
     Place,
+    RecordTrace,
     Schema,
     SourceInfo,
     Subscription,
@@ -146,6 +147,7 @@ class FakeDataset:
     covered: bool = True
     deliverable: bool = True
     versions: dict[int, FakeVersion] = field(default_factory=dict)
+    records: dict[str, RecordTrace] = field(default_factory=dict)
 
     @property
     def current(self) -> FakeVersion | None:

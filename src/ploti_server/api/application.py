@@ -23,6 +23,7 @@ from ploti_server.api.metrics import Metrics
 from ploti_server.api.operating import operating_routes
 from ploti_server.api.places import place_routes
 from ploti_server.api.preview import preview_routes
+from ploti_server.api.records import record_routes
 from ploti_server.api.schemas import schema_routes
 from ploti_server.api.subscriptions import subscription_routes
 from ploti_server.api.versions import version_routes
@@ -36,6 +37,7 @@ ROUTES: tuple[Callable[[Context], APIRouter], ...] = (
     place_routes,
     dataset_routes,
     version_routes,
+    record_routes,
     schema_routes,
     preview_routes,
     subscription_routes,

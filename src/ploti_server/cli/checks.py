@@ -17,6 +17,7 @@ from ploti_server.pipeline.check import GivenState, own_state, take_state
 from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.history import history_states
 from ploti_server.pipeline.schedule import due_datasets, take_due
+from ploti_server.pipeline.tell import tell_operator
 from ploti_server.ports import Ports
 
 BEHIND: Final = "an earlier version waits for its matching agent; this state is built next"
@@ -49,9 +50,10 @@ def check(
             taken = iter([(take_state(ports, dataset, given_one), given_one)])
         for queued, given in taken:
             done = worker.work_through(ports, worker.new_owner(), queued.id)
-            told.append(_told(done))
+            told.append(told_check(done))
             if not common.as_json:
-                say(as_text(_line(done, given)))
+                say(as_text(check_line(done, given)))
+    tell_operator(ports)
     if common.as_json:
         show(common, told if history or all_due else told[0])
     elif not told:
@@ -71,6 +73,7 @@ def work(
         while (done := worker.work_one(ports, owner)) is not None:
             tell_check(done, common)
         deliver_due(ports, owner)
+        tell_operator(ports)
         return 0
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -81,7 +84,7 @@ def work(
 
 def tell_check(done: Check, common: Common) -> int:
     """Print what became of a check; gives the exit code."""
-    show(common, _told(done)) if common.as_json else say(as_text(_line(done, None)))
+    show(common, told_check(done)) if common.as_json else say(as_text(check_line(done, None)))
     return 1 if done.outcome == "failed" else 0
 
 
@@ -102,17 +105,19 @@ def _past(ports: Ports, dataset: str, history: str, scratch: Path) -> Iterator[G
     yield from history_states(history, last, scratch)
 
 
-def _told(done: Check) -> dict[str, Any]:
+def told_check(done: Check) -> dict[str, Any]:
+    """Give the JSON form of what became of a check (D13.3)."""
     return {
         "dataset": done.dataset_id,
-        "outcome": done.outcome,
+        "outcome": done.outcome or "waiting",
         "version": done.version,
         "reason": done.reason if done.outcome else BEHIND,
         "facts": done.facts,
     }
 
 
-def _line(done: Check, given: GivenState | None) -> str:
+def check_line(done: Check, given: GivenState | None) -> str:
+    """Write what became of a check as a line for a person."""
     named = f"{done.dataset_id} {given.file.name}: " if given else f"{done.dataset_id}: "
     facts = done.facts
     match done.outcome:
@@ -121,7 +126,8 @@ def _line(done: Check, given: GivenState | None) -> str:
             held = (
                 f" ({done.reason}; see `ploti-server holds show {done.dataset_id}`)" if done.outcome == "held" else ""
             )
-            return f"{named}{done.outcome} version {done.version}, {rows}{held}"
+            replaced = f", {facts['replaced']} ids replaced" if facts.get("replaced") else ""
+            return f"{named}{done.outcome} version {done.version}, {rows}{replaced}{held}"
         case "failed":
             return f"{named}failed: {done.reason}"
         case "waiting":
@@ -130,4 +136,4 @@ def _line(done: Check, given: GivenState | None) -> str:
         case None:
             return f"{named}waiting: {BEHIND}"
         case _:
-            return f"{named}{done.outcome}"
+            return f"{named}{done.outcome}{f': {done.reason}' if done.reason else ''}"

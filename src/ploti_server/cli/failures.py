@@ -11,6 +11,7 @@ from ploti_server.cli.printing import CommandRefused, WrongUsage, as_text
 from ploti_server.domain.access import Refused
 from ploti_server.domain.asks import AnswerRefused
 from ploti_server.domain.catalog import CatalogBroken
+from ploti_server.domain.replacements import ReplacementRefused
 from ploti_server.domain.settings import SettingsBroken
 from ploti_server.domain.states import StateUnreadable
 from ploti_server.pipeline.check import CheckRefused
@@ -26,6 +27,7 @@ EXPECTED: tuple[type[Exception], ...] = (
     CheckRefused,
     AnswerRefused,
     ReleaseRefused,
+    ReplacementRefused,
     WorkspaceRefused,
     UnknownLayout,
     DatabaseError,

@@ -1,15 +1,17 @@
-"""`ploti-server versions`: every version of a dataset, those that subscribers never see too."""
+"""`ploti-server versions`: every version of a dataset, those that subscribers never see too, and taking one back."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
+from ploti_server.cli.acts import Later, work_acts
 from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, show
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.wire import wire_time
+from ploti_server.pipeline.act import release_again
 
-versions = App(name="versions", help="List a dataset's versions.")
+versions = App(name="versions", help="List a dataset's versions, release one again.")
 
 
 @versions.command(name="list")
@@ -21,6 +23,23 @@ def list_versions(dataset: str, *, common: Common = COMMON) -> int:
         found = records.versions.in_status(dataset, list(VersionStatus))
     show(common, [_row(version) for version in found], "versions")
     return 0
+
+
+@versions.command(name="release-again")
+def again(
+    dataset: str,
+    version: int,
+    *,
+    note: Annotated[str | None, Parameter(help="Why, kept with the version.")] = None,
+    later: Later = False,
+    common: Common = COMMON,
+) -> int:
+    """Take a dataset's newest version back and rebuild it under a new number; subscribers reload.
+
+    It answers `410` from now on, and the version before it is current until the next one is sent.
+    """
+    ports = ports_of(common)
+    return work_acts(ports, release_again(ports, dataset, version, note), common, later=later)
 
 
 def _row(version: Version) -> dict[str, Any]:

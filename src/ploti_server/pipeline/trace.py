@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ploti.contract.files import RECORD_ID
+from ploti.contract.resources import RecordStatus
 from ploti_server.domain.replacements import Standing
 from ploti_server.domain.versions import Version
 from ploti_server.pipeline.follow import sent_versions
@@ -44,6 +45,11 @@ class Traced:
     replaced_by: str | None
     current_id: str | None
     history: tuple[Entry, ...]
+
+    @property
+    def wire_status(self) -> RecordStatus:
+        """The status as subscribers and operators read it."""
+        return "replaced" if self.status == "replaced_by" else self.status
 
 
 def trace(ports: Ports, dataset_id: str, record_id: str) -> Traced | None:
