@@ -15,9 +15,11 @@ from ploti_server.adapters.engine import DuckDBEngine
 from ploti_server.adapters.files_local import LocalFiles
 from ploti_server.adapters.judge import BuiltInJudge
 from ploti_server.adapters.links import LinkSigner
+from ploti_server.adapters.notifier import OwnNotifier
 from ploti_server.adapters.plans import StoredPlans
 from ploti_server.adapters.sender import HttpSender
 from ploti_server.adapters.store import SqlStore, open_store
+from ploti_server.domain.notices import Notify
 from ploti_server.domain.settings import FILE_NAME, Settings, SettingsBroken
 from ploti_server.ports import Clock, Hooks, MatchingAgent, Ports
 from ploti_server.sources import open_state
@@ -56,6 +58,7 @@ def build_ports(
         open_state=open_state,
         reach=reach,
         hooks=_hooks(settings),
+        notifier=OwnNotifier(settings.notify) if settings.notify != Notify() else None,
         retention=settings.retention,
     )
 

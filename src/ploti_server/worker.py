@@ -20,6 +20,7 @@ from ploti_server.pipeline.notice import notice_stale
 from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.release import LeaseLost
 from ploti_server.pipeline.schedule import queue_due
+from ploti_server.pipeline.tell import queue_notice, tell_operator
 from ploti_server.ports import Ports
 
 LOG: Final = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ IDLE_SECONDS: Final = 1.0
 AWAIT_SECONDS: Final = 0.2
 UPKEEP: Final[tuple[tuple[timedelta, Callable[[Ports], object]], ...]] = (
     (timedelta(seconds=30), queue_due),
+    (timedelta(seconds=10), tell_operator),
     (timedelta(minutes=1), notice_stale),
     (timedelta(minutes=3), bring_all_up_to_date),
     (timedelta(days=1), prune),
@@ -77,12 +79,14 @@ def _put_back(ports: Ports, check: Check, error: Exception) -> None:
             records.checks.put(tried)
             if tried.status is CheckStatus.FAILED:
                 drop_unfinished(records, check)
+                queue_notice(ports, records, tried)
 
 
 def work_through(ports: Ports, owner: str, check_id: int) -> Check:
     """Build one check, and first those of its dataset that stand before it, like one that a crash left open.
 
-    Where another worker has one of them, its end is awaited. Raises `LookupError` for an unknown check.
+    Where another worker has one of them, its end is awaited. A check that waits for its agent is left to wait, and so
+    are those behind it (D4.9). Raises `LookupError` for an unknown check.
     """
     while True:
         with ports.store.read() as records:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ploti_server.domain.datasets import ReviewLimits
-from ploti_server.domain.holds import HOLD_RULES, Facts, reasons, review
+from ploti_server.domain.holds import HOLD_RULES, Facts, agree, reasons, review
 
 CALM = Facts(rows=100, previous_rows=100)
 LIMITS = ReviewLimits()
@@ -75,3 +75,30 @@ def test_the_catalog_can_move_each_threshold():
 
 def test_every_rule_stands_in_the_table_once():
     assert len({rule.__name__ for rule in HOLD_RULES}) == len(HOLD_RULES)
+
+
+DROP = replace(CALM, rows=50, removed=50)
+
+
+@pytest.mark.parametrize(
+    ("later", "agrees"),
+    [
+        (DROP, True),
+        (replace(DROP, rows=60, removed=40), True),
+        (replace(DROP, rows=45, removed=55), True),
+        (replace(DROP, rows=44, removed=56), False),
+        (replace(DROP, duplicate_keys=2), False),
+        (replace(DROP, breaking=("removed a",)), False),
+        (CALM, False),
+    ],
+    ids=["the same", "less of it", "a tenth more", "more of it", "another rule too", "another reason too", "none"],
+)
+def test_a_further_check_agrees_with_the_same_reasons_and_shape_of_facts(later, agrees):
+    before, now = ([hold.to_json() for hold in review(facts, LIMITS)] for facts in (DROP, later))
+    assert agree(before, now) is agrees
+
+
+@pytest.mark.parametrize(("gone", "agrees"), [(("removed a",), True), (("removed b",), False)])
+def test_a_schema_change_agrees_with_the_same_one_only(gone, agrees):
+    before, now = ([h.to_json() for h in review(replace(CALM, breaking=b), LIMITS)] for b in (("removed a",), gone))
+    assert agree(before, now) is agrees

@@ -242,3 +242,30 @@ def test_a_check_that_failed_publishes_nothing_and_does_not_move_the_refresh(pub
     publisher.outcome(HALF)
     assert publisher.outcome("") == ("failed", 1)
     assert publisher.version(2).status is VersionStatus.HELD
+
+
+def test_a_hold_ends_by_itself_once_so_many_further_checks_agree(publisher):
+    publisher.define(review=replace(publisher.dataset.review, release_after_agreeing_checks=2))
+    subscription = publisher.subscribe()
+    publisher.outcome(FULL)
+    assert publisher.outcome(HALF) == ("held", 2)
+    assert publisher.outcome("") == ("failed", 1)
+    assert publisher.outcome(HALF) == ("unchanged", 1)
+    assert publisher.outcome(table(range(5))) == ("held", 3)
+    assert publisher.version(3).agreeing_checks == 0
+    assert publisher.outcome(table(range(6))) == ("held", 4)
+    assert publisher.outcome(table(range(6))) == ("released", 4)
+    assert publisher.version(4).note == "released by itself: 2 further checks found the same"
+    assert publisher.outcome(HALF) == ("released", 5)
+    assert publisher.chain() == [(1, None), (4, 1), (5, 4)]
+    assert [name for name, *_ in publisher.log(subscription)][2:] == ["delayed"] * 3 + ["updated"] * 2
+
+
+def test_a_further_state_that_agrees_is_released_in_place_of_the_held_one(publisher):
+    publisher.define(review=replace(publisher.dataset.review, release_after_agreeing_checks=1))
+    subscription = publisher.subscribe()
+    publisher.outcome(FULL)
+    assert publisher.outcome(HALF) == ("held", 2)
+    assert publisher.outcome(LESS) == ("released", 3)
+    assert statuses(publisher, 2, 3) == ["superseded", "released"]
+    assert publisher.log(subscription, "version")[2:] == [("delayed", 1), ("updated", 3)]

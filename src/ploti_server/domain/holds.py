@@ -3,13 +3,16 @@
 A new rule is one function in `HOLD_RULES` and its rows in `tests/domain/test_holds.py`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ploti.contract.events import HOLD_REASONS, HoldReason
 from ploti.contract.files import GEOMETRY
 from ploti_server.domain.datasets import ReviewLimits
+
+GROWTH: Final = 0.1
+"""By what share a hold's numbers may grow until a further check no longer agrees with it."""
 
 
 @dataclass(frozen=True)
@@ -167,3 +170,20 @@ def review(facts: Facts, limits: ReviewLimits) -> tuple[Hold, ...]:
 def reasons(holds: tuple[Hold, ...]) -> tuple[HoldReason, ...]:
     """Name the reasons that apply, each once, the hold's own first."""
     return tuple(dict.fromkeys(hold.reason for hold in holds))
+
+
+def agree(earlier: Sequence[Mapping[str, Any]], later: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a further check found the trouble of a hold again (D6.3); holds are in their stored form.
+
+    The same rules about the same columns, the same schema change, and no number more than a tenth higher: trouble that
+    grows is another one.
+    """
+    before = {(hold["rule"], hold.get("column")): hold["measured"] for hold in earlier}
+    now = {(hold["rule"], hold.get("column")): hold["measured"] for hold in later}
+    return before.keys() == now.keys() and all(_no_worse(before[rule], now[rule]) for rule in now)
+
+
+def _no_worse(before: float | str, now: float | str) -> bool:
+    if isinstance(before, str) or isinstance(now, str):
+        return before == now
+    return now <= before * (1 + GROWTH)

@@ -53,6 +53,7 @@ class Version:
     (ledger entries, rejects) are never linked. `resync_reason` is None for a version to apply as changes. `fingerprint`
     tells whether two builds on one base would deliver the same (D5.1). `expired` is past retention since `expired_at`
     at the latest (D12); `rebuilt_at` is when lost files were last made again (D5.10).
+    `agreeing_checks` counts the further checks that found the trouble that it is held for again (D6.3).
     """
 
     dataset_id: str
@@ -82,6 +83,7 @@ class Version:
     files: tuple[StoredFile, ...] = ()
     staff_files: tuple[StoredFile, ...] = ()
     note: str | None = None
+    agreeing_checks: int = 0
     expired: tuple[ExpiringKind, ...] = ()
     expired_at: datetime | None = None
     rebuilt_at: datetime | None = None

@@ -14,6 +14,7 @@ from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.versions import VersionStatus, state_path
 from ploti_server.domain.wire import wire_time
+from ploti_server.pipeline.tell import queue_notice
 from ploti_server.ports import Ports, Records
 
 BLOCK: Final = 1 << 20
@@ -86,7 +87,7 @@ def fail_check(ports: Ports, dataset_id: str, reason: str) -> Check:
     now = ports.clock.now()
     with ports.store.write() as records:
         current = records.versions.current(dataset_id)
-        return records.checks.add(
+        failed = records.checks.add(
             Check(
                 id=0,
                 dataset_id=dataset_id,
@@ -99,6 +100,8 @@ def fail_check(ports: Ports, dataset_id: str, reason: str) -> Check:
                 finished_at=now,
             )
         )
+        queue_notice(ports, records, failed)
+    return failed
 
 
 def own_state(ports: Ports, dataset_id: str, fetched_at: datetime | None) -> GivenState:

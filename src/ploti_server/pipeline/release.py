@@ -5,11 +5,13 @@ from datetime import datetime
 from typing import Any
 
 from ploti_server.domain import events
-from ploti_server.domain.asks import closed
+from ploti_server.domain.asks import FINISHED, closed
 from ploti_server.domain.checks import STAFF_ACTS, Check, CheckKind, CheckStatus, Refresh
 from ploti_server.domain.datasets import CheckOutcome
+from ploti_server.domain.holds import agree
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.pipeline.follow import last_sent
+from ploti_server.pipeline.tell import queue_notice
 from ploti_server.ports import Ports, Records
 
 
@@ -44,7 +46,8 @@ def end_check(ports: Ports, check: Check, ended: Ended) -> Check | None:
         if (base and base.number) != ended.version.base:
             return None
         finished = _put_outcome(records, check, ended, records.versions.current(check.dataset_id), now)
-        if ended.outcome != "failed" and check.kind is CheckKind.LOOK:
+        queue_notice(ports, records, finished, check.facts.get("asks", 0))
+        if ended.outcome != "failed" and _is_look(check) and stored.status is not CheckStatus.WAITING:
             _move_refresh(records, check, now)
         ports.reach("release.before_commit")
     ports.reach("release.committed")
@@ -52,12 +55,14 @@ def end_check(ports: Ports, check: Check, ended: Ended) -> Check | None:
 
 
 def _put_outcome(records: Records, check: Check, ended: Ended, current: Version | None, now: datetime) -> Check:
+    ended = _confirmed(records, check, ended)
     version = ended.version
     number: int | None = version.number
     match ended.outcome:
         case "released":
-            supersede_held(records, check.dataset_id, f"replaced by version {version.number}")
+            supersede_held(records, check.dataset_id, f"replaced by version {version.number}", but=version.number)
             _release(records, version, now)
+            _close_ask(records, version.check_id, "released")
         case "held":
             supersede_held(records, check.dataset_id, f"replaced by version {version.number}")
             _hold(records, version, current, now)
@@ -104,9 +109,39 @@ def _ended_status(outcome: CheckOutcome) -> CheckStatus:
     return {"waiting": CheckStatus.WAITING, "failed": CheckStatus.FAILED}.get(outcome, CheckStatus.DONE)
 
 
-def supersede_held(records: Records, dataset_id: str, note: str) -> None:
+def _is_look(check: Check) -> bool:
+    """Tell whether a check looked at the source, and is not a person's act on a state that was read before."""
+    return check.kind is CheckKind.LOOK and FINISHED not in check.facts
+
+
+def _confirmed(records: Records, check: Check, ended: Ended) -> Ended:
+    """Count the checks that agree with a hold, and release it by itself where the catalog asks for it (D6.3)."""
+    dataset = records.catalog.dataset(check.dataset_id)
+    held = next(iter(records.versions.in_status(check.dataset_id, (VersionStatus.HELD,))), None)
+    if dataset is None or held is None or held.base != ended.version.base or not _is_look(check):
+        return ended
+    wanted = dataset.review.release_after_agreeing_checks
+    agreeing = held.agreeing_checks + 1
+    note = f"released by itself: {agreeing} further checks found the same"
+    if ended.outcome == "held" and agree(held.facts["holds"], ended.version.facts["holds"]):
+        version = replace(ended.version, agreeing_checks=agreeing)
+        if wanted is None or agreeing < wanted:
+            return replace(ended, version=version)
+        return replace(ended, version=replace(version, note=note), outcome="released")
+    if ended.outcome == "unchanged" and ended.facts.get("open", {}).get("version") == held.number:
+        counted = replace(held, agreeing_checks=agreeing)
+        records.versions.put(counted)
+        if wanted is not None and agreeing >= wanted:
+            records.versions.drop(check.dataset_id, ended.version.number)
+            return replace(ended, version=replace(counted, note=note), outcome="released")
+    return ended
+
+
+def supersede_held(records: Records, dataset_id: str, note: str, but: int | None = None) -> None:
     """End an open hold: a newer version takes its place, or the source equals the released version again (D5.1)."""
     for held in records.versions.in_status(dataset_id, (VersionStatus.HELD,)):
+        if held.number == but:
+            continue
         records.versions.put(replace(held, status=VersionStatus.SUPERSEDED, note=note))
         _close_ask(records, held.check_id, "unchanged")
 
