@@ -1,9 +1,11 @@
 """`ploti-server holds`: the versions that wait for a person, why, and how the waiting ends (D6.3)."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from ploti.contract.events import event_id
 from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
 from ploti_server.domain.versions import Version, VersionStatus
@@ -12,7 +14,7 @@ from ploti_server.pipeline.release import discard_held, release_held
 from ploti_server.pipeline.samples import sample_rows
 from ploti_server.ports import Ports
 
-holds = App(name="holds", help="List, show, release and discard held versions.")
+holds = App(name="holds", help="List, show, release and discard held versions; see what subscribers were told.")
 Note = Annotated[str | None, Parameter(help="Why, kept with the version.")]
 MEASURED = (
     "rows",
@@ -46,12 +48,15 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
         "holds": version.facts["holds"],
         "schemaChange": version.schema_change and wire_schema_change(version.schema_change),
         "sampleRows": [_printable(row) for row in sample_rows(ports, version)],
+        "agreeingChecks": version.agreeing_checks,
+        "releasedAfterAgreeingChecks": _wanted(ports, dataset),
+        "told": told_about(ports, dataset, version.built_at),
     }
     if common.as_json:
         show(common, shown)
         return 0
     change, samples = shown.pop("schemaChange"), shown.pop("sampleRows")
-    rules, facts = shown.pop("holds"), shown.pop("facts")
+    rules, facts, told = shown.pop("holds"), shown.pop("facts"), shown.pop("told")
     show(common, shown | facts)
     say("")
     show(common, rules, "rules")
@@ -60,7 +65,23 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
         show(common, _changed_columns(change), "changed columns")
     say("\nsample rows")
     show(common, samples, "sample rows")
+    say("\ntold to subscribers")
+    show(common, told, "events")
+    if version.facts.get("pairs"):
+        say(f"\njudge its records by hand: ploti-server judge show {dataset} --all")
     say(f"\nrelease it: ploti-server holds release {dataset}    drop it: ploti-server holds discard {dataset}")
+    return 0
+
+
+@holds.command(name="told")
+def show_told(
+    dataset: str,
+    *,
+    limit: Annotated[int, Parameter(help="Of each subscription, its newest events.")] = 20,
+    common: Common = COMMON,
+) -> int:
+    """Show what every subscription was told about a dataset."""
+    show(common, told_about(ports_of(common), dataset, None, limit), "events")
     return 0
 
 
@@ -78,6 +99,32 @@ def discard(dataset: str, *, note: Note = None, common: Common = COMMON) -> int:
     version = discard_held(ports_of(common), dataset, note)
     show(common, {"dataset": dataset, "version": version.number, "outcome": "discarded"})
     return 0
+
+
+def told_about(ports: Ports, dataset: str, since: datetime | None, limit: int = 20) -> list[dict[str, Any]]:
+    """List the events about a dataset in all logs, in order of time."""
+    with ports.store.read() as records:
+        if records.catalog.dataset(dataset) is None:
+            raise CommandRefused(f"there is no dataset {dataset}: see `ploti-server datasets list`")
+        logs = [records.events.about(one.id, dataset, limit) for one in records.subscriptions.all()]
+    events = [event for log in logs for event in log if since is None or event.timestamp >= since]
+    return [
+        {
+            "at": wire_time(event.timestamp),
+            "subscription": event.subscription_id,
+            "event": event_id(event.number),
+            "type": event.type,
+            "version": event.data.get("version"),
+            "reason": event.data.get("reason"),
+        }
+        for event in sorted(events, key=lambda one: (one.timestamp, one.subscription_id, one.number))
+    ]
+
+
+def _wanted(ports: Ports, dataset: str) -> int | None:
+    with ports.store.read() as records:
+        found = records.catalog.dataset(dataset)
+    return found.review.release_after_agreeing_checks if found else None
 
 
 def _held(ports: Ports, dataset: str) -> Version:

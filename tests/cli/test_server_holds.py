@@ -1,0 +1,78 @@
+"""`ploti-server holds`: a person follows a hold by the command alone, from its facts to what subscribers were told."""
+
+import json
+
+import pytest
+
+from ploti_server.cli import main
+from ploti_server.cli.home import ports_of
+from ploti_server.cli.printing import Common
+from ploti_server.domain.subscriptions import Selection
+from ploti_server.pipeline.subscriptions import create_subscription
+from ploti_server.pipeline.workspaces import create_workspace
+
+CATALOG = """
+topics: [{id: permits, name: Permits}]
+datasets:
+  - id: ds_x
+    title: X
+    place: fl
+    topic: permits
+    key: [k]
+    source: {kind: file, url: x.csv}
+    review: {release_after_agreeing_checks: 2}
+"""
+FULL = "k,v\n" + "".join(f"{n},v{n}\n" for n in range(40))
+HALF = "k,v\n" + "".join(f"{n},v{n}\n" for n in range(20))
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """Run a command on a home folder whose dataset has a held version and a subscription; gives code and output."""
+    home = tmp_path / "home"
+
+    def command(*arguments):
+        code = main([*arguments, "--home", str(home)])
+        captured = capsys.readouterr()
+        out = captured.out + captured.err
+        return code, json.loads(out) if "--json" in arguments else out
+
+    (tmp_path / "catalog.yaml").write_text(CATALOG)
+    assert command("catalog", "apply", str(tmp_path / "catalog.yaml"))[0] == 0
+    ports = ports_of(Common(home))
+    workspace = create_workspace(ports, "acme", ["fl-counties"], None)
+    command.subscription = create_subscription(ports, workspace, Selection("fl", ("fl",), (), ())).id
+    for content in (FULL, HALF, HALF):
+        (tmp_path / "x.csv").write_text(content)
+        command("check", "ds_x")
+    return command
+
+
+def test_a_hold_is_followed_from_its_facts_to_what_subscribers_were_told(run):
+    (listed,) = run("holds", "list", "--json")[1]
+    assert (listed["dataset"], listed["version"], listed["reason"]) == ("ds_x", 2, "data_check")
+    code, shown = run("holds", "show", "ds_x", "--json")
+    assert (code, shown["facts"]["removed"], len(shown["sampleRows"])) == (0, 20, 5)
+    assert [hold["rule"] for hold in shown["holds"]] == ["row_drop"]
+    assert (shown["agreeingChecks"], shown["releasedAfterAgreeingChecks"]) == (1, 2)
+    assert [(one["type"], one["version"], one["reason"]) for one in shown["told"]] == [
+        ("feed.dataset.delayed", 1, "data_check")
+    ]
+    out = run("holds", "show", "ds_x")[1]
+    assert "told to subscribers" in out
+    assert "agreeingChecks: 1" in out
+    assert run("holds", "release", "ds_x", "--note", "it is so")[0] == 0
+    code, told = run("holds", "told", "ds_x", "--json")
+    assert code == 0
+    assert [(one["event"], one["type"], one["version"]) for one in told] == [
+        ("evt_000000000001", "feed.dataset.added", None),
+        ("evt_000000000002", "feed.dataset.resync_required", 1),
+        ("evt_000000000003", "feed.dataset.delayed", 1),
+        ("evt_000000000004", "feed.dataset.updated", 2),
+    ]
+    assert {one["subscription"] for one in told} == {run.subscription}
+    assert len(run("holds", "told", "ds_x", "--limit", "1", "--json")[1]) == 1
+    assert run("holds", "told", "ds_y") == (
+        1,
+        "ploti-server: there is no dataset ds_y: see `ploti-server datasets list`\n",
+    )
