@@ -587,3 +587,4 @@ class Ports:
     hooks: Hooks | None = None
     notifier: Notifier | None = None
     retention: RetentionLimits = RetentionLimits()
+    copier: Copier = CopiesNothing()

@@ -191,8 +191,16 @@ def test_limits_left_out_are_those_given_for_all():
         ),
         ({"source": "{kind: file, url: 'http://[::1'}"}, "datasets[0].source.url: 'http://[::1' is neither"),
         ({"license": "{url: nope}"}, "datasets[0].license.url: 'nope' is not an http or https address"),
-        ({"attachments": "[{file: a}]"}, "datasets[0].attachments[0].url: is missing"),
-        ({"attachments": "[{file: a, url: x}, {file: a, url: y}]"}, "datasets[0].attachments[1].file: 'a' is named"),
+        ({"attachments": "[{file: original}]"}, "datasets[0].attachments[0].url: is missing"),
+        (
+            {"attachments": "[{file: original, url: x}, {file: original, url: y}]"},
+            "datasets[0].attachments[1].file: 'original' is named",
+        ),
+        *(
+            ({"attachments": f"[{{file: '{name}', url: x}}]"}, f"datasets[0].attachments[0].file: '{name}' has to be")
+            for name in ("a", "source:", "source:a/b", "document:a", "source:a b")
+        ),
+        ({"attachments": "[{file: original, url: x, sha256: ABC}]"}, "datasets[0].attachments[0].sha256: 'ABC' is no"),
         ({"retired": "yes please"}, "datasets[0].retired: is 'yes please'; allowed are true and false"),
     ],
 )

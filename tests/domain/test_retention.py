@@ -16,7 +16,8 @@ BOTH = ("changes", "snapshot")
 GRACE = timedelta(hours=25)
 PATHS = (
     "snapshot/part-0000.parquet", "rejects/part-0000.parquet", "changes/part-0000.parquet",
-    "backfill/part-0000.parquet", "id-map/part-0000.parquet", "ledger/part-0000.parquet", "schema.json", "manifest.json",
+    "backfill/part-0000.parquet", "attachments.json",
+    "id-map/part-0000.parquet", "ledger/part-0000.parquet", "schema.json", "manifest.json",
 )  # fmt: skip
 FOR_EVER = ("id-map/part-0000.parquet", "ledger/part-0000.parquet", "schema.json", "manifest.json")
 
@@ -31,7 +32,9 @@ def version(number, schema="1.0", status="released", **fields):
         "released_at": sent,
         "base": number - 1 or None,
     }
-    files = tuple(StoredFile(path, "x", 10, "0" * 64) for path in PATHS if path[:6] not in ("ledger", "reject"))
+    files = tuple(
+        StoredFile(path, "x", 10, "0" * 64) for path in PATHS if path[:6] not in ("ledger", "reject", "attach")
+    )
     return Version("ds_a", number, status=VersionStatus(status), check_id=number, files=files, **values | fields)
 
 
@@ -105,7 +108,7 @@ def stored(number, attempt=1, paths=PATHS):
 def left_over(versions, now, paths=None):
     """Sweep and give what stays of version 1, or of the paths given."""
     paths = stored(1) if paths is None else paths
-    gone = set(removable("ds_a", paths, versions, now, LIMITS))
+    gone = set(removable(paths, versions, {}, now, LIMITS))
     return tuple(path.split("/", 4)[-1] for path in paths if path not in gone)
 
 
@@ -177,7 +180,7 @@ def test_abandoned_attempts(says, fields, attempt, since, stays):
 
 @pytest.mark.parametrize(
     "path",
-    ["ds_a/states/00/raw", "ds_b/versions/1/1/schema.json", "ds_a/versions/x/1/a", "ds_a/versions/1/x/a", "a"],
+    ["ds_a/states/00/raw", "ds_a/versions/x/1/a", "ds_a/versions/1/x/a", "a"],
 )
 def test_what_is_no_file_of_the_datasets_versions_stays(path):
-    assert not list(removable("ds_a", [path], [OLD, *NEWER], LIMIT + GRACE, LIMITS))
+    assert not list(removable([path], [OLD, *NEWER], {}, LIMIT + GRACE, LIMITS))

@@ -50,6 +50,11 @@ ROW_GROUP_ROWS: Final = 50_000
 LINK_SECONDS: Final = 3_600
 LINKS_PER_CALL: Final = 200
 
+DOCUMENT_PREFIX: Final = "document:"
+SOURCE_COPY_PREFIX: Final = "source:"
+ORIGINAL: Final = "original"
+"""How attachments are named: `document:<sha256>`, `source:<id>`, `original`."""
+
 
 def part_path(kind: FileKind, number: int) -> str:
     """Name a Parquet part inside a version, like `snapshot/part-0000.parquet`."""

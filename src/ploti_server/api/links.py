@@ -10,9 +10,11 @@ from ploti.contract.files import LINK_SECONDS, FileKind
 from ploti_server.adapters.links import LinkSigner
 from ploti_server.api.kept import is_stored
 from ploti_server.api.watch import Watch
+from ploti_server.domain.attachments import Attached
 from ploti_server.domain.settings import Settings
 from ploti_server.domain.versions import StoredFile, Version
 from ploti_server.domain.wire import wire_time
+from ploti_server.pipeline.attach import attachments_of
 from ploti_server.ports import Ports
 
 LINK_LIFE = timedelta(seconds=LINK_SECONDS)
@@ -52,15 +54,13 @@ class Links:
     def file(self, version: Version, file: StoredFile) -> resources.FileLink:
         """Link one file of a version."""
         filename = file.path.rpartition("/")[2]
-        path = f"{version.folder}/{file.path}"
-        url = self.context.ports.files.presigned(path, filename, file.content_type, LINK_SECONDS)
         return {
             "path": file.path,
             "filename": filename,
             "contentType": file.content_type,
             "sizeBytes": file.size_bytes,
             "sha256": file.sha256,
-            "url": url or self.base + self.context.signer.sign(path, filename, file.content_type, self.expires),
+            "url": self._signed(f"{version.folder}/{file.path}", filename, file.content_type),
         }
 
     def files(self, version: Version) -> resources.VersionFiles:
@@ -76,14 +76,35 @@ class Links:
             "idMap": of("id-map"),
             "schema": of("schema")[0],
             "manifest": of("manifest")[0],
-            "attachments": [],
+            "attachments": [self.attachment(one) for one in self._attached(version)],
             "expiresAt": self.expires_at,
         }
 
+    def attachment(self, one: Attached) -> resources.AttachmentLink:
+        """Link an attachment."""
+        return {
+            "file": one.file,
+            "filename": one.filename,
+            "contentType": one.content_type,
+            "sizeBytes": one.size_bytes,
+            "sha256": one.sha256,
+            "url": self._signed(one.path, one.filename, one.content_type),
+        }
+
+    def _attached(self, version: Version) -> tuple[Attached, ...]:
+        """Give a version's attachments, which it has as long as its snapshot (page 001)."""
+        return attachments_of(self.context.ports.files, version).listed if version.files_of("snapshot") else ()
+
+    def _signed(self, path: str, filename: str, content_type: str) -> str:
+        url = self.context.ports.files.presigned(path, filename, content_type, LINK_SECONDS)
+        return url or self.base + self.context.signer.sign(path, filename, content_type, self.expires)
+
     def named(self, version: Version, names: list[str]) -> resources.SignedFiles:
-        """Link the files that are named by path, and list the names without one, or none left (page 001)."""
+        """Link the files that are named, by path or as attachments; list names without one, or none left (page 001)."""
         store = self.context.ports.files
         known = {f.path: f for f in version.files if f.path in names and is_stored(store, version, f)}
+        asked = {name for name in names if name not in known}
+        attached = {a.file: a for a in (self._attached(version) if asked else ()) if a.file in asked}
         found: list[resources.SignedFile] = []
         for name in names:
             if name in known:
@@ -98,4 +119,7 @@ class Links:
                         "url": link["url"],
                     }
                 )
-        return {"files": found, "missing": [n for n in names if n not in known], "expiresAt": self.expires_at}
+            elif name in attached and store.stat(attached[name].path) is not None:
+                found.append(self.attachment(attached[name]))
+        given = {one["file"] for one in found}
+        return {"files": found, "missing": [n for n in names if n not in given], "expiresAt": self.expires_at}

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 URL_LONGEST: Final = 2_000
 HTTPS_PORT: Final = 443
+HTTP_PORT: Final = 80
 _FREE_PORTS: Final = 1_024
 _OWN_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _HOST: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?")
@@ -45,15 +46,15 @@ class Target:
     def authority(self) -> str:
         """Host and port as the Host header has them."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
-        usual = {"https": HTTPS_PORT, "http": 80}[self.scheme]
+        usual = {"https": HTTPS_PORT, "http": HTTP_PORT}[self.scheme]
         return shown if self.port == usual else f"{shown}:{self.port}"
 
 
-def read_target(url: str, allow_loopback: bool = False) -> Target:
+def read_target(url: str, allow_loopback: bool = False, *, plain: bool = False) -> Target:
     """Take an address apart; raises `AddressRefused` where it is not one that may be called (D9.1).
 
-    The host's name is not looked up here. With `allow_loopback`, http, any port and this machine's own names pass; the
-    addresses behind them are still to be checked with `check_answers`.
+    The host's name is not looked up here. With `plain`, http passes too; with `allow_loopback` http, any port and this
+    machine's own names. The addresses behind them are still to be checked with `check_answers`.
     """
     if len(url) > URL_LONGEST or not re.fullmatch(r"[!-\[\]-~]+", url):
         raise AddressRefused(f"an address has up to {URL_LONGEST} plain characters: percent-encode all others")
@@ -63,14 +64,15 @@ def read_target(url: str, allow_loopback: bool = False) -> Target:
     except ValueError:
         raise AddressRefused("this is not an address like https://example.org/hooks") from None
     scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
-    if scheme != "https" and not (allow_loopback and scheme == "http"):
+    if scheme != "https" and not ((allow_loopback or plain) and scheme == "http"):
         raise AddressRefused("the address has to begin with https://")
     if "@" in parts.netloc:
         raise AddressRefused("leave user name and password out of the address")
     if parts.fragment:
         raise AddressRefused("leave the part from # on out of the address")
-    port = port if port is not None else (HTTPS_PORT if scheme == "https" else 80)
-    if not allow_loopback and port != HTTPS_PORT and port < _FREE_PORTS:
+    port = port if port is not None else (HTTPS_PORT if scheme == "https" else HTTP_PORT)
+    usual = (HTTPS_PORT, HTTP_PORT) if plain else (HTTPS_PORT,)
+    if not allow_loopback and port not in usual and port < _FREE_PORTS:
         raise AddressRefused(f"use port {HTTPS_PORT}, or one from {_FREE_PORTS} on")
     _check_host(host, allow_loopback)
     return Target(scheme, host, port, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import yaml
 
+from ploti.contract.files import ORIGINAL, SOURCE_COPY_PREFIX
 from ploti.contract.values import COLUMN_TYPES, ColumnType
 from ploti_server.domain.datasets import (
     Attachment,
@@ -65,6 +66,16 @@ def _web_address(value: str) -> str | None:
     if _names_user(value):
         return "carries a user or password, which subscribers would read: leave it out"
     return None if _is_web_address(value) else f"'{value}' is not an http or https address"
+
+
+def _attachment_name(value: str) -> str | None:
+    if value == ORIGINAL or re.fullmatch(rf"{SOURCE_COPY_PREFIX}[A-Za-z0-9._-]{{1,100}}", value):
+        return None
+    return f"'{value}' has to be {ORIGINAL}, or {SOURCE_COPY_PREFIX} and an id of letters, digits, '.', '_' and '-'"
+
+
+def _sha256(value: str) -> str | None:
+    return None if re.fullmatch("[0-9a-f]{64}", value) else f"'{value}' is no sha256: it has 64 digits from 0 to f"
 
 
 def _path_or_web_address(value: str) -> str | None:
@@ -239,12 +250,13 @@ def _attachments(part: Fields, folder: Path) -> tuple[Attachment, ...]:
     found: list[Attachment] = []
     for i, item in enumerate(part.items("attachments")):
         one = Fields(item, f"{part.path}.attachments[{i}]", part.problems)
-        file = one.text("file", required=True)
+        file = one.text("file", required=True, allowed=_attachment_name)
         url = one.text("url", required=True, allowed=_path_or_web_address)
+        sha256 = one.text("sha256", allowed=_sha256)
         one.close()
         if file in [attachment.file for attachment in found]:
             one.note("file", f"'{file}' is named twice")
-        found.append(Attachment(file or "", _stored_address(url, folder)))
+        found.append(Attachment(file or "", _stored_address(url, folder), sha256))
     return tuple(found)
 
 

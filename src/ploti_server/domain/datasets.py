@@ -68,10 +68,14 @@ class MatchingLimits:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file to deliver with a dataset, by its name on the wire, and where it is read (D5.9)."""
+    """A file to deliver with a dataset, by its name on the wire, and where it is read (D5.9).
+
+    `sha256` is its checksum where that is known beforehand: a copy with another one is left out.
+    """
 
     file: str
     url: str
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)

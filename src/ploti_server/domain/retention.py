@@ -4,15 +4,18 @@ A version first loses its mark of being offered (`Version.expired`), in its row;
 those files. Their bytes go once every link that was given before, and a download begun with it, has ended.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from ploti.contract.files import LINK_SECONDS
 from ploti_server.domain.schema import SchemaVersion
-from ploti_server.domain.versions import ExpiringKind, Version, VersionStatus, versions_prefix
+from ploti_server.domain.versions import ATTACHMENTS_FILE, ExpiringKind, Version, VersionStatus
 
+_VERSION_PATH: Final = re.compile(r"[^/]+/versions/([0-9]+)/([0-9]+)/(.+)")
+_ATTACHMENT_PATH: Final = re.compile(r"[^/]+/attachments/[0-9a-f]{64}/([0-9]+)-([0-9]+)")
 _UNFINISHED: Final = (VersionStatus.BUILDING, VersionStatus.WAITING)
 _OPEN: Final = (*_UNFINISHED, VersionStatus.HELD)
 EXPIRES_WITH: Final[dict[str, ExpiringKind]] = {
@@ -20,6 +23,7 @@ EXPIRES_WITH: Final[dict[str, ExpiringKind]] = {
     "rejects": "snapshot",
     "changes": "changes",
     "backfill": "changes",
+    ATTACHMENTS_FILE: "snapshot",
 }
 """Folders of a version's files that go, and with what. Schemas, manifests, id maps and the ledger stay (D12.3)."""
 
@@ -67,14 +71,19 @@ def newly_expired(versions: Sequence[Version], at: datetime, limits: RetentionLi
     return tuple(found)
 
 
+Listing = Mapping[str, Sequence[int]]
+"""Numbers of the versions that list an attachment, by its stored path."""
+
+
 def removable(
-    dataset_id: str, paths: Iterable[str], versions: Sequence[Version], now: datetime, limits: RetentionLimits
+    paths: Iterable[str], versions: Sequence[Version], listing: Listing | None, now: datetime, limits: RetentionLimits
 ) -> Iterator[str]:
     """Choose the stored files of a dataset's versions that nothing lists any more and nobody can be downloading.
 
-    `versions` are read after `paths`, so that a build that began in between has no file among them.
+    `versions` are all of the dataset, read after `paths`, so that a build that began in between has no file among them.
+    Without a `listing` all attachments stay.
     """
-    sweep = _Sweep(dataset_id, versions, now, limits.grace)
+    sweep = _Sweep(versions, listing, now, limits.grace)
     return (path for path in paths if sweep.may_go(path))
 
 
@@ -90,33 +99,36 @@ def top_folder(path: str) -> str:
 class _Sweep:
     """Tells what may go of one dataset at one moment."""
 
-    def __init__(self, dataset_id: str, versions: Sequence[Version], now: datetime, grace: timedelta) -> None:
-        self._prefix = versions_prefix(dataset_id)
+    def __init__(self, versions: Sequence[Version], listing: Listing | None, now: datetime, grace: timedelta) -> None:
         self._versions = {version.number: version for version in versions}
+        self._listing = listing
         self._newest = max(self._versions, default=0)
         self._needed = _needed(versions)
         self._now, self._grace = now, grace
         self._released = [v for v in _by_number(versions) if v.status is VersionStatus.RELEASED]
 
     def may_go(self, path: str) -> bool:
-        if not path.startswith(self._prefix):
-            return False
-        number, attempt, *rest = path.removeprefix(self._prefix).split("/", 2)
-        if not rest or not number.isdecimal() or not attempt.isdecimal():
-            return False
-        return self._file_may_go(int(number), int(attempt), rest[0])
+        if found := _VERSION_PATH.fullmatch(path):
+            return self._file_may_go(int(found[1]), int(found[2]), found[3])
+        if (found := _ATTACHMENT_PATH.fullmatch(path)) and self._listing is not None:
+            listed_by = [self._versions[number] for number in self._listing.get(path, ())]
+            if listed_by:
+                return all("snapshot" in v.expired and self._was_let_go(v) for v in listed_by)
+            return self._file_may_go(int(found[1]), int(found[2]), None)
+        return False
 
-    def _file_may_go(self, number: int, attempt: int, path: str) -> bool:
+    def _file_may_go(self, number: int, attempt: int, path: str | None) -> bool:
+        """Tell whether a file of an attempt may go; `path` None stands for a copy that no version lists."""
         version = self._versions.get(number)
         if version is None:
             return number < self._newest  # its number is never given again, and nobody ever saw it
         if version.status in _UNFINISHED:
             return False
-        if attempt < version.attempt:
+        if attempt < version.attempt or path is None:
             return self._is_over(version.rebuilt_at or version.built_at)
-        if attempt > version.attempt and number in self._needed:
-            return False  # it may be on its way to take the place of lost files
-        return self._own_may_go(version, path) if attempt == version.attempt else self._was_let_go(version)
+        if attempt > version.attempt:  # it may be on its way to take the place of lost files
+            return self._was_let_go(version)
+        return self._own_may_go(version, path)
 
     def _own_may_go(self, version: Version, path: str) -> bool:
         kept_for_ever = version.released_at is not None and top_folder(path) not in EXPIRES_WITH

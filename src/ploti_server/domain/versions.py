@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ploti.contract.events import HoldReason, ResyncReason
 from ploti.contract.files import FileKind
@@ -11,6 +11,10 @@ from ploti_server.domain.schema import KnownColumn, Schema, SchemaChange
 
 ExpiringKind = Literal["changes", "snapshot"]
 """What of a version goes past retention; backfill goes with the changes, attachments with the snapshot."""
+
+
+ATTACHMENTS_FILE: Final = "attachments.json"
+"""Which attachments a version has and where their bytes lie, beside the version's files; for the server alone."""
 
 
 class VersionStatus(StrEnum):

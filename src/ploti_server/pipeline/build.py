@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ploti.contract.digest import Digest
+from ploti_server.domain.attachments import Attachments, have_changed, told_of
 from ploti_server.domain.checks import Check
 from ploti_server.domain.holds import Facts, reasons, review
 from ploti_server.domain.release import resync_reason
@@ -21,6 +22,7 @@ from ploti_server.domain.replacements import ReplacementRefused
 from ploti_server.domain.schema import SchemaChange, SchemaVersion, change_between, next_version
 from ploti_server.domain.states import StateRead, StateUnreadable
 from ploti_server.domain.versions import Version, VersionStatus, state_path
+from ploti_server.pipeline.attach import attach, attachments_of
 from ploti_server.pipeline.begin import Gathered, begin
 from ploti_server.pipeline.consult import Consultation
 from ploti_server.pipeline.match import Basis, Matched, Waiting, match_records
@@ -71,7 +73,8 @@ def _workplace(ports: Ports, check: Check, attempt: int) -> Iterator[Path]:
 
 
 def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, folder: Path) -> Ended:
-    state = _read(ports, tables, gathered, check)
+    before = attachments_of(ports.files, gathered.base)
+    state, attachments = _read(ports, tables, gathered, before, folder)
     ports.reach("build.state_read")
     consultation = Consultation(ports, gathered.dataset, gathered.version, check)
     matched = match_records(
@@ -98,12 +101,14 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
             "missing_rows": state.missing_rows,
             "holds": [hold.to_json() for hold in holds],
             "misnamed": list(state.misnamed),
+            **told_of(attachments),
         }
         | ({"replaced": matched.renamed} if check.replacement else {})
     )
     version = _described(gathered, state, matched, change, shown)
-    version = replace(version, reasons=reasons(holds), built_at=ports.clock.now())
-    must_be_sent = gathered.is_base_gone or matched.renamed > 0
+    fingerprint = _fingerprint(state, matched.digest, attachments)
+    version = replace(version, reasons=reasons(holds), built_at=ports.clock.now(), fingerprint=fingerprint)
+    must_be_sent = gathered.is_base_gone or matched.renamed > 0 or have_changed(before, attachments)
     if gathered.base is not None and change is None and not (matched.state_changed or must_be_sent):
         return Ended(version, "unchanged", None, shown)
     if not gathered.is_asked_for and (same := _same_as_waiting(ports, version)) is not None:
@@ -117,12 +122,16 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
         matched.constants,
         matched.backfill_columns,
         matched.backfill_rows,
+        attachments,
     )
     written = write_version(ports, tables, built, folder)
     return Ended(written, "held" if holds else "released", None, shown)
 
 
-def _read(ports: Ports, tables: Tables, gathered: Gathered, check: Check) -> StateRead:
+def _read(
+    ports: Ports, tables: Tables, gathered: Gathered, before: Attachments, folder: Path
+) -> tuple[StateRead, Attachments]:
+    check = gathered.check
     if check.state_sha256 is None:
         raise StateUnreadable("the check has no stored state: check the source again")
     path = state_path(check.dataset_id, check.state_sha256)
@@ -130,8 +139,10 @@ def _read(ports: Ports, tables: Tables, gathered: Gathered, check: Check) -> Sta
         raise StateUnreadable("the state to build from is not kept any more: check the source again")
     raw_file = ports.files.local(path)
     raw = ports.open_state(raw_file, check.file_name, gathered.dataset)
+    raw, attachments = attach(ports, gathered.dataset, gathered.version, before, raw, folder=folder)
     base = gathered.base
-    return read_state(raw, gathered.dataset, base.schema if base else None, base.known_columns if base else (), tables)
+    schema, known = (base.schema, base.known_columns) if base else (None, ())
+    return read_state(raw, gathered.dataset, schema, known, tables), attachments
 
 
 def _basis(ports: Ports, gathered: Gathered) -> Basis | None:
@@ -216,14 +227,14 @@ def _described(
         resync_reason=reason,
         record_ids_changed=matched.renamed > 0,
         facts=facts | {"nulls": state.nulls, "singles": state.singles},
-        fingerprint=_fingerprint(state, matched.digest),
     )
 
 
-def _fingerprint(state: StateRead, digest: Digest) -> str:
+def _fingerprint(state: StateRead, digest: Digest, attachments: Attachments) -> str:
     """Tell what a version would deliver: two builds on one base with the same fingerprint deliver the same (D5.1)."""
     columns = [[c.name, c.type, c.nullable, c.source_name, c.volatile, c.geometry_type] for c in state.schema.columns]
     told = [columns, list(state.schema.key_columns), digest.to_wire()]
+    told += [[one.file, one.sha256] for one in attachments.listed]
     return sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -4,12 +4,15 @@ Killed anywhere, it leaves at most files that the next prune removes. `at` is th
 links that were given have their time by the clock, whatever `at` says.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from ploti_server.domain.retention import EXPIRES_WITH, newly_expired, removable, top_folder
-from ploti_server.domain.versions import ExpiringKind, Version, VersionStatus, versions_prefix
+from ploti_server.domain.attachments import attachments_prefix
+from ploti_server.domain.retention import EXPIRES_WITH, Listing, newly_expired, removable, top_folder
+from ploti_server.domain.versions import ATTACHMENTS_FILE, ExpiringKind, Version, VersionStatus, versions_prefix
+from ploti_server.pipeline.attach import attachments_of
 from ploti_server.ports import Ports, Records
 
 _EVENTS_AT_ONCE: Final = 10_000
@@ -96,13 +99,29 @@ def _told(before: Version, after: Version) -> PastRetention:
     return PastRetention(after.dataset_id, after.number, kinds, sum(file.size_bytes for file in files))
 
 
+def _listing(ports: Ports, versions: Sequence[Version]) -> Listing | None:
+    """Tell which versions list each attachment; None where the list of one that is kept has been lost."""
+    found: dict[str, list[int]] = {}
+    for version in versions:
+        if all(file.path != ATTACHMENTS_FILE for file in version.staff_files):
+            continue
+        is_there = ports.files.stat(f"{version.folder}/{ATTACHMENTS_FILE}") is not None
+        if not is_there and "snapshot" not in version.expired:
+            return None
+        for one in attachments_of(ports.files, version).listed:
+            found.setdefault(one.path, []).append(version.number)
+    return found
+
+
 def _remove_files(ports: Ports, dataset_id: str, *, dry_run: bool) -> list[int]:
     """Remove the files of a dataset that may go; gives their sizes."""
-    paths = list(ports.files.paths(versions_prefix(dataset_id)))
+    prefixes = (attachments_prefix(dataset_id), versions_prefix(dataset_id))
+    paths = [path for prefix in prefixes for path in ports.files.paths(prefix)]
     with ports.store.read() as records:
         versions = records.versions.in_status(dataset_id, _ALL)
+    listing = _listing(ports, versions)
     sizes: list[int] = []
-    for path in removable(dataset_id, paths, versions, ports.clock.now(), ports.retention):
+    for path in removable(paths, versions, listing, ports.clock.now(), ports.retention):
         stat = ports.files.stat(path)
         sizes.append(stat.size_bytes if stat else 0)
         if not dry_run:

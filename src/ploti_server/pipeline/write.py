@@ -7,14 +7,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pyarrow as pa
 
 from ploti.contract import resources
 from ploti.contract.digest import Digest
 from ploti.contract.files import GEOMETRY, JSON_TYPE, PARQUET_TYPE, PREVIOUS_RECORD_ID, RECORD_ID
+from ploti_server.domain.attachments import Attached, Attachments
 from ploti_server.domain.datasets import License
 from ploti_server.domain.states import StateRead
-from ploti_server.domain.versions import StoredFile, Version
+from ploti_server.domain.versions import ATTACHMENTS_FILE, StoredFile, Version
 from ploti_server.domain.wire import wire_column, wire_counts, wire_license, wire_schema_change, wire_time
 from ploti_server.ports import Ports, Tables
 from ploti_server.rows.envelope import Envelope, arrow_schema, with_envelope
@@ -39,6 +41,7 @@ class Built:
     constants: dict[str, Any] = field(default_factory=dict)
     backfill_columns: tuple[str, ...] = ()
     backfill_rows: int = 0
+    attachments: Attachments = Attachments()
 
     @property
     def geometry_type(self) -> str | None:
@@ -68,14 +71,17 @@ def write_version(ports: Ports, tables: Tables, built: Built, folder: Path) -> V
     for part in (*parts, *staff):
         ports.files.put(f"{built.version.folder}/{part.path}", part.local)
         ports.reach("build.part_stored")
+    documents |= _attachments_document(built.attachments)
     for path, content in documents.items():
         ports.files.put_bytes(f"{built.version.folder}/{path}", content)
     ports.reach("build.files_stored")
-    return _with_files(built.version, files, staff)
+    kept = [_stored(part) for part in staff]
+    kept += [_stored_document(path, documents[path]) for path in documents if path == ATTACHMENTS_FILE]
+    return replace(built.version, files=tuple(files), staff_files=tuple(kept))
 
 
-def _with_files(version: Version, files: list[StoredFile], staff: list[WrittenPart]) -> Version:
-    return replace(version, files=tuple(files), staff_files=tuple(_stored(part) for part in staff))
+def _attachments_document(attachments: Attachments) -> dict[str, bytes]:
+    return {} if attachments == Attachments() else {ATTACHMENTS_FILE: msgspec.json.encode(attachments)}
 
 
 def _tables_to_write(tables: Tables, built: Built) -> Iterator[tuple[WrittenKind, Iterator[pa.RecordBatch]]]:
@@ -175,7 +181,7 @@ def _manifest_document(built: Built, files: list[StoredFile]) -> bytes:
         "sourceUrl": version.source_url,
         "fetchedAt": wire_time(version.fetched_at) if version.fetched_at else None,
         "files": [_manifest_file(file) for file in files],
-        "attachments": [],
+        "attachments": [_manifest_attachment(one) for one in built.attachments.listed],
         "constants": {} if version.resync_reason else built.constants,
         "volatileColumns": [column.name for column in version.schema.columns if column.volatile],
         "repairedShapes": built.state.repaired_shapes,
@@ -197,6 +203,16 @@ def _manifest_file(file: StoredFile) -> resources.ManifestFile:
     if file.rows is not None:
         entry["rows"] = file.rows
     return entry
+
+
+def _manifest_attachment(one: Attached) -> dict[str, Any]:
+    return {
+        "file": one.file,
+        "filename": one.filename,
+        "contentType": one.content_type,
+        "sizeBytes": one.size_bytes,
+        "sha256": one.sha256,
+    }
 
 
 def _stored(part: WrittenPart) -> StoredFile:
