@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from ploti_server.domain.datasets import MatchingLimits
 from ploti_server.domain.schema import Column, Schema
-from ploti_server.rows import candidates, changes, ledger, match, replacing, shape_pairs
+from ploti_server.rows import candidates, changes, late, ledger, match, replacing, shape_pairs
 from ploti_server.rows.facts import REJECTED_ROWS
 
 NAMES = ("key", "a", 'odd "name"', "geometry")
@@ -70,6 +70,12 @@ QUERIES = {
     "not_renamed": replacing.not_renamed("p"),
     "entries of renamed": replacing.entries(7),
     "id_map": replacing.id_map("SELECT 1"),
+    "gone_since": late.gone_since(7),
+    "come_with": late.come_with(7),
+    "numbered_rows": late.numbered_rows(NAMES),
+    "rows_of_ids": late.rows_of_ids("SELECT 1"),
+    "found late": late.found(),
+    "kept_records": late.kept_records("CAST(NULL AS DOUBLE)"),
     "rejected rows": REJECTED_ROWS,
 }
 

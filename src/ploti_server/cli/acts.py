@@ -1,6 +1,6 @@
 """What the commands that act on sent versions share: build what was queued, or leave it to the next worker."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -16,24 +16,26 @@ Later = Annotated[
 ]
 
 
-def work_acts(ports: Ports, queued: Sequence[Check], common: Common, *, later: bool) -> int:
+def work_acts(
+    ports: Ports, queued: Sequence[Check], common: Common, *, later: bool, told: Mapping[str, Any] | None = None
+) -> int:
     """Build queued checks and tell what became of each: of the act, and of a held state after it; gives the exit code.
 
-    As JSON it is the act's answer, with the held state's under `then`.
+    As JSON it is the act's answer with what was `told` besides, and with the held state's under `then`.
     """
     if later:
-        told = [_queued(check) for check in queued]
+        answers = [_queued(check) for check in queued]
     else:
         done = [worker.work_through(ports, worker.new_owner(), check.id) for check in queued]
-        told = [told_check(check) for check in done]
+        answers = [told_check(check) for check in done]
     if common.as_json:
-        show(common, told[0] | {"then": told[1:]})
+        show(common, answers[0] | {"then": answers[1:]} | dict(told or {}))
     elif later:
         say(f"{queued[0].dataset_id}: queued, the next worker builds it")
     else:
         for check in done:
             say(as_text(check_line(check, None)))
-    return 1 if any(one["outcome"] == "failed" for one in told) else 0
+    return 1 if any(one["outcome"] == "failed" for one in answers) else 0
 
 
 def _queued(check: Check) -> dict[str, Any]:

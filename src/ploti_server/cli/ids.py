@@ -11,6 +11,7 @@ from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, WrongUsage, say, show
 from ploti_server.domain.replacements import Replacement
 from ploti_server.pipeline.act import replace_ids
+from ploti_server.pipeline.revisit import Find, revisit
 from ploti_server.pipeline.trace import Entry, Traced, trace
 from ploti_server.ports import Ports
 
@@ -63,6 +64,46 @@ def replace(
     named = None if map_file is None else read_map(map_file)
     queued = replace_ids(ports, dataset, Replacement(named, tuple(key or ())), note)
     return work_acts(ports, queued, common, later=later)
+
+
+@ids.command
+def find(
+    dataset: str,
+    *,
+    dry_run: Annotated[
+        bool, Parameter(name="--dry-run", negative="", help="Show what was found and change nothing.")
+    ] = False,
+    note: Annotated[str | None, Parameter(help="Why, kept with a held version that gives way.")] = None,
+    later: Later = False,
+    common: Common = COMMON,
+) -> int:
+    """Ask the matching agent about records that went while others came, and join what is one record after all.
+
+    Such a record takes its first id back; subscribers reload and get an id map.
+    """
+    ports = ports_of(common)
+    _require_dataset(ports, dataset)
+    finds = revisit(ports, dataset)
+    found = [_find(one) for one in finds]
+    if not finds or dry_run:
+        show(common, {"dataset": dataset, "found": found} if common.as_json else found, "late finds")
+        return 0
+    if not common.as_json:
+        show(common, found)
+        say("")
+    named: dict[str, str | None] = {one.record_id: one.old_id for one in finds}
+    queued = replace_ids(ports, dataset, Replacement(named, by="agent"), note)
+    return work_acts(ports, queued, common, later=later, told={"found": found})
+
+
+def _find(one: Find) -> dict[str, Any]:
+    return {
+        "version": one.version,
+        "recordId": one.record_id,
+        "becomes": one.old_id,
+        "confidence": round(one.confidence, 4),
+        "explanation": one.explanation,
+    }
 
 
 def read_map(file: Path) -> dict[str, str | None]:

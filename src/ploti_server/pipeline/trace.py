@@ -1,7 +1,7 @@
 """Traces what became of record ids, in the ledger of every version that was sent (D4.3)."""
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,30 +56,37 @@ def trace(ports: Ports, dataset_id: str, record_id: str) -> Traced | None:
     """Tell what became of an id; None where no record of a version that was sent ever carried it."""
     with ports.store.read() as records:
         sent = sent_versions(records, dataset_id)
-    with _ledger(ports, sent) as tables:
+    with open_ledger(ports, sent) as tables:
         history = _entries(tables, [record_id]).get(record_id)
         if history is None:
             return None
-        last, seen = history[-1], {record_id}
-        while last.replaced_by is not None and last.replaced_by not in seen:
-            seen.add(last.replaced_by)
-            last = _entries(tables, [last.replaced_by])[last.replaced_by][-1]
+        now = current_ids(tables, [record_id])[record_id]
     return Traced(
         record_id,
         history[-1].what,
         history[-1].first_version,
         _last_version(history[-1], sent),
         history[-1].replaced_by,
-        last.record_id if last.what == "current" else None,
+        now,
         history,
     )
+
+
+def current_ids(tables: Tables, ids: Collection[str]) -> dict[str, str | None]:
+    """Give the ids that records carry now by ids that they had, through every replacement; None for those gone."""
+    now = {record_id: record_id for record_id in ids}
+    last = {record_id: history[-1] for record_id, history in _entries(tables, ids).items()}
+    while moved := {id_: entry.replaced_by for id_ in now if (entry := last[now[id_]]).replaced_by is not None}:
+        now |= moved
+        last |= {record_id: history[-1] for record_id, history in _entries(tables, set(moved.values())).items()}
+    return {record_id: carried if last[carried].what == "current" else None for record_id, carried in now.items()}
 
 
 def standing_of_ids(ports: Ports, dataset_id: str, named: dict[str, str | None]) -> dict[str, Standing]:
     """Tell how the ids of a map stand, those alone that some record ever carried."""
     with ports.store.read() as records:
         sent = sent_versions(records, dataset_id)
-    with _ledger(ports, sent) as tables:
+    with open_ledger(ports, sent) as tables:
         found = _entries(tables, {*named, *(new for new in named.values() if new is not None)})
     return {record_id: history[-1].what for record_id, history in found.items()}
 
@@ -93,7 +100,7 @@ def _last_version(entry: Entry, sent: tuple[Version, ...]) -> int:
 
 
 @contextmanager
-def _ledger(ports: Ports, sent: tuple[Version, ...]) -> Iterator[Tables]:
+def open_ledger(ports: Ports, sent: tuple[Version, ...]) -> Iterator[Tables]:
     """Open the ledger parts of versions as a table."""
     parts = [
         ports.files.local(f"{version.folder}/{file.path}")
