@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from ploti_server.rows.raw import Array
-from ploti_server.rows.text import pc
+from ploti_server.rows.text import bytes_of, pc
 
 _PREFIXES: Final = ("POLYGON ((", "POLYGON((", "MULTIPOLYGON (((", "MULTIPOLYGON(((")
 _SMALLEST: Final = 4
@@ -66,7 +66,7 @@ def _read_rings(texts: Array, rows: npt.NDArray[np.intp], prefix: str) -> TextRi
     if not len(rows):
         return None
     chosen = texts if len(rows) == len(texts) else texts.take(pa.array(rows, pa.int64()))
-    sizes = np.asarray(pc.count_substring(chosen, ",").to_numpy(), dtype=np.intp) + 1
+    sizes = _commas(chosen) + 1
     vertices = _vertices(chosen, prefix)
     if vertices is None or len(vertices) != sizes.sum():
         return None
@@ -77,6 +77,12 @@ def _read_rings(texts: Array, rows: npt.NDArray[np.intp], prefix: str) -> TextRi
     if good.all():
         return TextRings(rows, vertices, sizes)
     return TextRings(rows[good], vertices[np.repeat(good, sizes)], sizes[good])
+
+
+def _commas(texts: Array) -> npt.NDArray[np.intp]:
+    data, starts, ends = bytes_of(texts)
+    commas = np.flatnonzero(data == ord(","))
+    return np.searchsorted(commas, ends) - np.searchsorted(commas, starts)
 
 
 def _vertices(texts: Array, prefix: str) -> npt.NDArray[np.float64] | None:
