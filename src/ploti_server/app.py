@@ -2,18 +2,22 @@
 
 import os
 import secrets
+import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from ploti_server.adapters.agents import AgentsByName, NobodyJudges, StaffJudge
+from ploti_server.adapters.agents import AgentsByName, AsksNobodyElse, NobodyJudges, StaffJudge
 from ploti_server.adapters.chat import ChatJudge
 from ploti_server.adapters.clock import SystemClock
 from ploti_server.adapters.copier import FileCopier
 from ploti_server.adapters.engine import DuckDBEngine
 from ploti_server.adapters.files_local import LocalFiles
+from ploti_server.adapters.files_overlay import OverlayFiles
 from ploti_server.adapters.judge import BuiltInJudge
 from ploti_server.adapters.links import LinkSigner
 from ploti_server.adapters.notifier import OwnNotifier
@@ -68,6 +72,21 @@ def build_ports(
 def _agents(settings: Settings) -> AgentsByName:
     chat = ChatJudge(settings.chat)
     return AgentsByName({"built-in": BuiltInJudge(), "chat": chat, "staff": StaffJudge(), "nobody": NobodyJudges()})
+
+
+@contextmanager
+def rehearsal_of(ports: Ports) -> Iterator[tuple[Ports, AsksNobodyElse]]:
+    """Give ports for a build without a trace: empty records, files over the real ones, all gone at the end."""
+    agent = AsksNobodyElse(ports.agent)
+    place = ports.home / "work"
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place, prefix="rehearsal-") as folder:
+        store = open_store(f"sqlite:///{folder}/records.db")
+        files = OverlayFiles(ports.files, LocalFiles(Path(folder) / "files"))
+        try:
+            yield replace(ports, store=store, files=files, agent=agent, home=Path(folder), notifier=None), agent
+        finally:
+            store.close()
 
 
 def build_signer(ports: Ports) -> LinkSigner:

@@ -1,6 +1,7 @@
 """`ploti-server holds`: a person follows a hold by the command alone, from its facts to what subscribers were told."""
 
 import json
+import sqlite3
 
 import pytest
 
@@ -46,6 +47,48 @@ def run(tmp_path, capsys):
         (tmp_path / "x.csv").write_text(content)
         command("check", "ds_x")
     return command
+
+
+def everything_in(home):
+    """List the files of a home folder with their bytes, and the rows of its database."""
+    files = {
+        path.relative_to(home): path.read_bytes()
+        for path in home.rglob("*")
+        if path.is_file() and path.suffix not in (".db-wal", ".db-shm", ".db")
+    }
+    with sqlite3.connect(home / "ploti.db") as database:
+        return files, list(database.iterdump())
+
+
+def test_a_dry_run_shows_what_a_state_would_change_and_writes_nothing(run, tmp_path):
+    before = everything_in(tmp_path / "home")
+    state = tmp_path / "x.csv"
+    state.write_text(FULL.replace("\n7,v7\n", "\n7,edited\n") + "40,v40\n")
+    code, told = run("check", "ds_x", "--dry-run", "--json")
+    counted = {name: told[name] for name in ("rows", "previousRows", "added", "changed", "removed", "byKey")}
+    assert (code, told["outcome"], told["version"], told["current"]) == (0, "released", 3, 1)
+    assert counted == {"rows": 41, "previousRows": 40, "added": 1, "changed": 1, "removed": 0, "byKey": 40}
+    assert (told["schemaChange"], told["holds"]) == (None, [])
+    state.write_text(FULL.replace("k,v", "k,w"))
+    out = run("check", "ds_x", "--dry-run")[1]
+    for line in (
+        "outcome: held",
+        "schemaVersion: 2.0",
+        "schema change",
+        "holds that would apply",
+        "nothing was written",
+    ):
+        assert line in out
+    state.write_text(HALF)
+    told = run("check", "ds_x", "--dry-run", "--json")[1]
+    assert (told["outcome"], told["openHold"], told["holds"][0]["rule"]) == ("released", 2, "row_drop")
+    code, told = run("check", "ds_x", "--dry-run", "--json", "--state", str(tmp_path / "home"))
+    assert (code, "is no file" in told["error"]["message"]) == (1, True)
+    state.write_text("")
+    assert run("check", "ds_x", "--dry-run", "--json")[0] == 1
+    assert run("check", "ds_x", "--dry-run", "--history", str(tmp_path))[0] == 2
+    assert run("check", "--all-due", "--dry-run")[0] == 2
+    assert everything_in(tmp_path / "home") == before
 
 
 def test_a_hold_is_followed_from_its_facts_to_what_subscribers_were_told(run):

@@ -1,6 +1,7 @@
 """Which matching agent judges a dataset's records (D4.8)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.evidence import Evidence
@@ -39,6 +40,30 @@ class StaffJudge:
     ) -> tuple[Judgement, ...] | None:
         """Let the build wait for a person."""
         return None
+
+
+class AsksNobodyElse:
+    """`MatchingAgent` of a rehearsal: an agent of this machine judges, no other is asked.
+
+    `left` counts the pairs that another agent would have been asked about.
+    """
+
+    AT_ONCE: Final = ("built-in", "nobody")
+
+    def __init__(self, agent: MatchingAgent) -> None:
+        self._agent = agent
+        self.left = 0
+
+    def judges(self, dataset: Dataset) -> bool:
+        """Ask the agent."""
+        return self._agent.judges(dataset)
+
+    def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:
+        """Give the agent's answer where it answers at once, else none about these pairs."""
+        if dataset.matching.agent in self.AT_ONCE:
+            return self._agent.judge(dataset, pairs, evidence)
+        self.left = len(pairs)
+        return ()
 
 
 class AgentsByName:

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from ploti_server import worker
 from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, Common, WrongUsage, as_text, read_moment, say, show
+from ploti_server.cli.rehearse import rehearse_check
 from ploti_server.domain.checks import Check
 from ploti_server.pipeline.check import GivenState, own_state, take_state
 from ploti_server.pipeline.deliver import deliver_due
@@ -32,11 +33,18 @@ def check(
     ] = None,
     at: Annotated[str | None, Parameter(help="When the state was read, like 2026-10-18T06:00:00Z.")] = None,
     all_due: Annotated[bool, Parameter(name="--all-due", negative="", help="Check every dataset that is due.")] = False,
+    dry_run: Annotated[
+        bool, Parameter(name="--dry-run", negative="", help="Show what the state would change; write nothing.")
+    ] = False,
     common: Common = COMMON,
 ) -> int:
     """Read a state of a dataset's source and build its next version; exit code 1 where one could not be read."""
     _require_one_way(dataset, state, history, at, all_due=all_due)
     ports = ports_of(common)
+    if dry_run:
+        if history:
+            raise WrongUsage("--dry-run shows one state: leave out --history")
+        return _rehearse(ports, dataset, state, at, common)
     told = []
     with tempfile.TemporaryDirectory() as scratch:
         taken: Iterator[tuple[Check, GivenState | None]]
@@ -45,8 +53,7 @@ def check(
         elif history is not None:
             taken = ((take_state(ports, dataset, past), past) for past in _past(ports, dataset, history, Path(scratch)))
         else:
-            when = read_moment(at)
-            given_one = own_state(ports, dataset, when) if state is None else GivenState(state, when)
+            given_one = _given(ports, dataset, state, at)
             taken = iter([(take_state(ports, dataset, given_one), given_one)])
         for queued, given in taken:
             done = worker.work_through(ports, worker.new_owner(), queued.id)
@@ -86,6 +93,17 @@ def tell_check(done: Check, common: Common) -> int:
     """Print what became of a check; gives the exit code."""
     show(common, told_check(done)) if common.as_json else say(as_text(check_line(done, None)))
     return 1 if done.outcome == "failed" else 0
+
+
+def _rehearse(ports: Ports, dataset: str | None, state: Path | None, at: str | None, common: Common) -> int:
+    if dataset is None:
+        raise WrongUsage("--dry-run shows one state: name a dataset")
+    return rehearse_check(ports, dataset, _given(ports, dataset, state, at), common)
+
+
+def _given(ports: Ports, dataset: str, state: Path | None, at: str | None) -> GivenState:
+    when = read_moment(at)
+    return own_state(ports, dataset, when) if state is None else GivenState(state, when)
 
 
 def _require_one_way(

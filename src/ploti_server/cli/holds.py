@@ -62,7 +62,7 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
     show(common, rules, "rules")
     if change:
         say("")
-        show(common, _changed_columns(change), "changed columns")
+        show(common, changed_columns(change), "changed columns")
     say("\nsample rows")
     show(common, samples, "sample rows")
     say("\ntold to subscribers")
@@ -146,7 +146,8 @@ def _row(version: Version) -> dict[str, Any]:
     }
 
 
-def _changed_columns(change: Any) -> list[dict[str, Any]]:
+def changed_columns(change: Any) -> list[dict[str, Any]]:
+    """Give a schema change on the wire as a row for each column."""
     rows = [{"column": c["name"], "change": "added", "from": None, "to": c["type"]} for c in change["added"]]
     rows += [{"column": name, "change": "removed", "from": None, "to": None} for name in change["removed"]]
     rows += [{"column": r["name"], "change": "retyped", "from": r["from"], "to": r["to"]} for r in change["retyped"]]
