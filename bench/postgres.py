@@ -223,10 +223,10 @@ def measure(folder: Path, rows: int, shape: str) -> None:
     snapshot, changes = versions / "1" / "1" / "snapshot", versions / "2" / "1" / "changes"
     old_text, changes_text = folder / "old.text", folder / "changes.text"
     with server() as postgres:
-        port = _free_port()
+        port = free_port()
         publisher = subprocess.Popen([sys.executable, "-m", "bench.jobs", "serve", str(home), str(port)])
         try:
-            _wait(port)
+            wait_for_port(port)
             url = _database(postgres, "bench")
             load = spent(postgres, "sync", url, home, port)
             run("check", home, folder / "new.csv")
@@ -245,13 +245,13 @@ def measure(folder: Path, rows: int, shape: str) -> None:
     print(json.dumps({"job": "PostGIS tables are equal", **figures, **provenance()}), flush=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait(port: int) -> None:
+def wait_for_port(port: int) -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         with socket.socket() as probe:
