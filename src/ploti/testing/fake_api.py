@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ploti.contract.errors import ERROR_STATUS
 from ploti.contract.events import (
@@ -31,8 +31,10 @@ from ploti.contract.events import (
 )
 from ploti.contract.resources import (
     Counts,
+    DatasetPlace,
     DatasetStatus,
     License,
+    Place,
     PlaceKind,
     RecordTrace,
     Schema,
@@ -155,7 +157,7 @@ class FakeApi:
     def add_place(self, id_: str, name: str, kind: PlaceKind, state: str | None) -> None:
         """Add a place to the workspace's coverage."""
         place: dict[str, Any] = {"id": id_, "name": name, "kind": kind, "state": state}
-        self.state.places[id_] = {**place, "datasetCount": 0, "datasetCounts": {}}  # type: ignore[typeddict-item]
+        self.state.places[id_] = cast(Place, {**place, "datasetCount": 0, "datasetCounts": {}})
 
     def add_topic(self, id_: str, name: str) -> None:
         """Add a topic."""
@@ -184,7 +186,7 @@ class FakeApi:
         self.state.datasets[id_] = FakeDataset(
             id=id_,
             title=title or id_,
-            place={"id": place, "name": found and found["name"], "kind": found and found["kind"]},  # type: ignore[typeddict-item]
+            place=cast(DatasetPlace, {"id": place, "name": found and found["name"], "kind": found and found["kind"]}),
             topic=topic,
             source={"publisher": "Orange County", "url": f"https://records.example/{id_}"},
             license=license_,

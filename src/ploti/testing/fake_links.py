@@ -5,6 +5,7 @@ import hmac
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import cast
 from urllib.parse import quote, urlencode
 
 from ploti.contract.files import LINK_SECONDS
@@ -42,15 +43,15 @@ class FakeLinks:
 
     def file(self, version: FakeVersion, file: StoredFile) -> FileLink:
         """Give a part or document with its link."""
-        return {"path": file.path, **file.facts, "url": self.url(version, file.path)}  # type: ignore[typeddict-item]
+        return cast(FileLink, {"path": file.path, **file.facts, "url": self.url(version, file.path)})
 
     def attachment(self, version: FakeVersion, file: StoredFile) -> AttachmentLink:
         """Give an attachment with its link."""
-        return {"file": file.path, **file.facts, "url": self.url(version, file.path)}  # type: ignore[typeddict-item]
+        return self.signed(version, file)
 
     def signed(self, version: FakeVersion, file: StoredFile) -> SignedFile:
         """Give a file asked for by name with its link."""
-        return {"file": file.path, **file.facts, "url": self.url(version, file.path)}  # type: ignore[typeddict-item]
+        return cast(SignedFile, {"file": file.path, **file.facts, "url": self.url(version, file.path)})
 
     def files(self, version: FakeVersion, *, snapshot_only: bool = False) -> VersionFiles:
         """Give every file of a version with links, each key always there (D5.3)."""

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ploti.contract.events import (
     EVENT_TYPES,
@@ -387,11 +387,9 @@ class FakeRoutes:
         if "asOf" in call.query:
             members = {id_: number for id_, number in members.items() if id_ in subscription.members()}
         page, cursor = _page(call, sorted(members), limit, lambda id_: f"{newest} {id_}")
-        loads: list[ManifestDataset] = []
-        waits: list[UnavailableDataset] = []
-        for id_ in page:
-            entry = self._entry(id_, members[id_], "asOf" in call.query)
-            (loads if "files" in entry else waits).append(entry)  # type: ignore[arg-type]
+        entries = [self._entry(id_, members[id_], "asOf" in call.query) for id_ in page]
+        loads = [entry for entry in entries if "files" in entry]
+        waits = [entry for entry in entries if "files" not in entry]
         shown = {"subscriptionId": subscription.id, "eventCursor": event_id(newest), "datasets": loads}
         return _no_store({**shown, "unavailable": waits, "nextCursor": cursor})
 
@@ -407,7 +405,7 @@ class FakeRoutes:
     def _entry(self, id_: str, number: int | None, as_of: bool) -> ManifestDataset | UnavailableDataset:
         dataset = self.state.datasets[id_]
         if number is None:
-            return {"datasetId": id_, "reason": dataset.waiting_status}  # type: ignore[typeddict-item]
+            return cast(UnavailableDataset, {"datasetId": id_, "reason": dataset.waiting_status})
         version = dataset.versions[number]
         if version.kept != "kept" and as_of:
             raise Refusal("expired", "That cursor is too old: ask for the manifest without asOf.")

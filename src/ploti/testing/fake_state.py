@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ploti.contract.events import ADDED, REMOVED, RESYNC_REQUIRED, UPDATED, Event, event_number
 from ploti.contract.files import JSON_TYPE, PARQUET_TYPE
@@ -117,7 +117,7 @@ def manifest_of(version: FakeVersion, extra: Mapping[str, Any]) -> VersionManife
     attachments = [{"file": name, **file.facts} for name, file in version.attachments.items()]
     shown = {name: value for name, value in wire.items() if name != "publishedAt"}
     rest = {"constants": {}, "volatileColumns": [], "repairedShapes": 0, "rejects": {}, "digest": {}, "license": None}
-    return {**shown, "files": listed, "attachments": attachments, **rest, **extra}  # type: ignore[typeddict-item]
+    return cast(VersionManifest, {**shown, "files": listed, "attachments": attachments, **rest, **extra})
 
 
 def with_documents(version: FakeVersion, extra: Mapping[str, Any]) -> FakeVersion:

@@ -300,6 +300,23 @@ def held_and_stale(feed: Feed) -> Iterator[Expected]:
     yield {A: (1, "ok"), B: (1, "ok")}
 
 
+def service_in_trouble(feed: Feed) -> Iterator[Expected]:
+    """Refusals that pass, on each kind of call, and more events than a page holds."""
+    _both(feed)
+    feed.api.fail_next("/manifest", 503, "plan_unavailable")
+    feed.api.fail_next("/files/", 503)
+    yield {A: (1, "ok"), B: (1, "ok")}
+    feed.update(A, put=permits(21))
+    stale = {"datasetId": B, "reason": "check_overdue", "lastCheckedAt": None}
+    for _ in range(600):
+        feed.api.append_event(SUBSCRIPTION, "feed.dataset.stale", stale)
+    feed.update(B, put=zones(8))
+    feed.api.fail_next("/events", 429, "rate_limited", headers={"retry-after": "0"})
+    feed.api.drop_next(f"datasets/{A}/versions/2$")
+    feed.api.fail_next(f"datasets/{B}/versions/2$", 500, body=b"<html>")
+    yield {A: (2, "ok"), B: (2, "ok")}
+
+
 HOSTILE_NAMES: Final = ("group", 'a"b', "x; drop table t;--", "%s", ":p", "a\nb", "select", "naïve", "$1", "'")
 
 
@@ -390,6 +407,7 @@ STORIES: Final[Mapping[str, Story]] = {
             torn_downloads,
             waits_for_first,
             held_and_stale,
+            service_in_trouble,
             hostile_names,
             extreme_values,
             constants_of_every_type,
