@@ -2,6 +2,8 @@
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 
 import duckdb
@@ -9,12 +11,12 @@ import geopandas
 import pytest
 
 import ploti
-from ploti.contract.files import PREVIOUS_RECORD_ID, RECORD_ID
+from ploti.contract.files import RECORD_ID
 from ploti.look.cells import disarmed
 from ploti.look.changed import changes_since, moment
 from ploti.look.diff import Columns, Pair, diff
 from ploti.look.rows import export, head
-from ploti.testing.feed import SUBSCRIPTION, Feed, parquet, record_id
+from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 from ploti.testing.stories import POINT
 
 A, B = "ds_orange_permits", "ds_orange_zoning"
@@ -128,6 +130,19 @@ def test_geoparquet_opens_elsewhere(feed, client, tmp_path, parts):
     assert count == 9
     if parts > 1:
         assert set(geopandas.read_parquet(tmp_path / "x.parquet").geometry.to_wkt()) == {"POINT (1 2)"}
+
+
+@pytest.mark.parametrize(("columns", "kept"), [([], set(COLUMNS)), (["number", "geometry"], {"number", "geometry"})])
+def test_a_geopackage_opens_elsewhere(feed, client, tmp_path, columns, kept):
+    feed.add(A, COLUMNS, rows(1) | {record_id(2): row(2, geometry=None)})
+    exported(client, tmp_path, "x.gpkg", columns=columns)
+    found = geopandas.read_file(tmp_path / "x.gpkg", layer=A)
+    assert set(found.columns) & set(COLUMNS) == kept
+    assert (list(found["number"]), found.crs.to_epsg()) == (["P-1", "P-2"], 4326)
+    assert [shape and shape.wkt for shape in found.geometry] == ["POINT (1 2)", None]
+    with closing(sqlite3.connect(tmp_path / "x.gpkg")) as db:
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert not {name for name in tables if name.startswith("_ploti")}
 
 
 def test_files_that_are_none_are_no_traceback(feed, client, tmp_path):
@@ -376,8 +391,3 @@ def test_a_moment_is_a_date_a_time_or_how_long_ago(text, found):
 def test_what_is_no_moment_is_told(text):
     with pytest.raises(ploti.FixRequest, match="no moment"):
         moment(text, NOW)
-
-
-def test_id_map_columns_are_those_of_the_contract():
-    assert (PREVIOUS_RECORD_ID, RECORD_ID) == ("_ploti_previous_record_id", "_ploti_record_id")
-    assert parquet({RECORD_ID: "string"}, []).startswith(b"PAR1")

@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import quote
 
 from ploti._client import Client
 from ploti._download import ignore_bytes
@@ -17,12 +19,18 @@ from ploti.contract.values import ColumnType
 from ploti.errors import FixRequest
 from ploti.look.cells import FORMULA, NUMBER
 from ploti.look.view import Look, Record, as_text, delivered_columns, literal, looking, quoted, readable
+from ploti.sync.plan import Held
+from ploti.sync.target import DatasetInfo, Delivery
+from ploti.sync.targets import open_target
 
-Format = Literal["csv", "geojson", "parquet"]
+BOOKS: Final = ("_ploti_sync", "_ploti_datasets")
+"""Tables in which a target keeps what it follows; an export follows nothing."""
+Format = Literal["csv", "geojson", "gpkg", "parquet"]
 _ENDINGS: Final[Mapping[str, Format]] = {
     ".csv": "csv",
     ".geojson": "geojson",
     ".json": "geojson",
+    ".gpkg": "gpkg",
     ".parquet": "parquet",
     ".geoparquet": "parquet",
 }
@@ -94,7 +102,8 @@ def export(
 ) -> Exported:
     """Write a version into one file, the current version unless given; the file appears whole or not at all.
 
-    The format follows the file's ending unless given. `columns` leaves out all others but the record id; `raw` leaves
+    The format follows the file's ending unless given. `columns` leaves out all others but the record id (a GeoPackage
+    has all envelope columns, as one that sync keeps); `raw` leaves
     text in CSV as it is that a spreadsheet would take for a formula (F080). Raises FixRequest for what cannot be
     written.
     """
@@ -105,17 +114,22 @@ def export(
         raise FixRequest(f"There is no folder {to.parent}: make it first.", code="invalid_input")
     with looking(client, progress) as look:
         number = look.current(dataset) if version is None else version
-        wanted = _chosen(delivered_columns(client.feeds.datasets.schema(dataset, number)), columns)
+        schema = client.feeds.datasets.schema(dataset, number)
+        wanted = _chosen(delivered_columns(schema), columns)
         if chosen == "geojson" and GEOMETRY not in wanted:
             raise FixRequest(f"{dataset} has no shapes to write as GeoJSON: use CSV or Parquet.", code="invalid_input")
         parts = look.parts(dataset, number)
         look.view("snapshot", parts)
+        rows = sum(count["rows"] for count in look.records("SELECT count(*) AS rows FROM snapshot"))
         with _replacing(to) as fresh:
-            if chosen == "parquet" and len(parts) == 1 and not columns:
+            if chosen == "gpkg":
+                own = [column for column in schema["columns"] if column["name"] in wanted]
+                delivery = Delivery(dataset, number, {**schema, "columns": own}, rows, {}, tuple(parts))
+                _write_geopackage(look, delivery, fresh)
+            elif chosen == "parquet" and len(parts) == 1 and not columns:
                 shutil.copyfile(parts[0], fresh)
             else:
                 _write(look, wanted, fresh, chosen, raw)
-        rows = sum(count["rows"] for count in look.records("SELECT count(*) AS rows FROM snapshot"))
     return Exported(dataset, number, to, chosen, rows)
 
 
@@ -154,6 +168,21 @@ def _write(look: Look, columns: Mapping[str, ColumnType], to: Path, chosen: Form
         options["parquet"] += f", KV_METADATA {{geo: {literal(_GEO)}}}"
     selected = ", ".join(f"{write[chosen](quoted(name), type_)} AS {quoted(name)}" for name, type_ in columns.items())
     look.db.execute(f"COPY (SELECT {selected} FROM snapshot) TO {literal(str(to))} ({options[chosen]})")
+
+
+def _write_geopackage(look: Look, delivery: Delivery, to: Path) -> None:
+    """Write a GeoPackage as sync does, without the books of one."""
+    made, dataset = look.folder / "made.gpkg", look.client.feeds.datasets.get(delivery.dataset_id)
+    target = open_target(f"sqlite:///{quote(str(made.absolute()))}")
+    with target.lock():
+        held = Held(delivery.dataset_id, delivery.version, delivery.schema["schemaVersion"])
+        target.load(delivery, held, DatasetInfo.of(dataset))
+    with closing(sqlite3.connect(made, isolation_level=None)) as db:
+        for table in BOOKS:
+            db.execute(f"DROP TABLE IF EXISTS {table}")
+            db.execute("DELETE FROM gpkg_contents WHERE table_name = ?", (table,))
+        db.execute("VACUUM")
+    shutil.copyfile(made, to)
 
 
 def _csv_value(value: str, type_: ColumnType, raw: bool) -> str:
