@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from ploti_server.domain.datasets import MatchingLimits
 from ploti_server.domain.schema import Column, Schema
-from ploti_server.rows import candidates, changes, late, ledger, match, replacing, shape_pairs
+from ploti_server.rows import candidates, changes, late, ledger, match, replacing, shape_pairs, spread
 from ploti_server.rows.facts import REJECTED_ROWS
 
 NAMES = ("key", "a", 'odd "name"', "geometry")
@@ -14,6 +14,12 @@ TYPES = {"key": "string", "a": "number", 'odd "name"': "integer", "geometry": "g
 SCHEMA = Schema(tuple(Column(n, t, True, n) for n, t in TYPES.items()), ("key",))
 
 QUERIES = {
+    "distinct_values": spread.distinct_values(NAMES[:3]),
+    "distinct_values of nothing": spread.distinct_values(()),
+    "bounds": spread.bounds(NAMES[1:3]),
+    "bounds of nothing": spread.bounds(()),
+    "distinct_pairs": spread.distinct_pairs("key", "a"),
+    "some_values": spread.some_values("key", 5),
     "repeated_keys": match.repeated_keys("new", NAMES[:2]),
     "repeated_rows": match.repeated_rows("repeated_new"),
     "null_keys": match.null_keys("new", NAMES[:2]),
@@ -80,7 +86,7 @@ QUERIES = {
 }
 
 SHARED_FUNCTIONS = {
-    "AND", "OR", "CASE", "IF", "CAST", "COALESCE", "COUNT", "SUM", "MAX", "ROW_NUMBER", "ARRAY", "ARRAY_FILTER",
+    "AND", "OR", "CASE", "IF", "CAST", "COALESCE", "COUNT", "SUM", "MAX", "MIN", "ROW_NUMBER", "ARRAY", "ARRAY_FILTER",
     "TRY_CAST",
     "UNNEST", "EXPLODE", "STRUCT", "HEX", "FILTER",
 }  # fmt: skip
