@@ -75,6 +75,14 @@ def test_a_person_sees_both_records_side_by_side_answers_and_the_build_goes_on(r
         0,
         "ds_x: released version 2, 4 rows, +1 ~1 -1\n",
     )
+    judged = run("judge", "show", "ds_x", "--version", "2", "--json")[1]
+    assert [(row["answer"], row["by"], row["explanation"]) for row in judged] == [
+        ("same", "staff", "same owner"),
+        ("different", "staff", None),
+    ]
+    assert run("judge", "show", "ds_x", "--version", "9")[0] == 1
     assert run("work", "--once")[1].startswith("ds_x: waiting for its matching agent, 0 of 1 pairs judged")
+    (row,) = run("status", "--json")[1]
+    assert (row["state"], row["why"][:38]) == ("waiting", "for 1 of 1 pairs to be judged until 20")
     assert run("judge", "finish", "ds_x", "--json")[1]["outcome"] == "released"
     assert run("judge", "list") == (0, "no pairs to judge yet\n")

@@ -119,6 +119,16 @@ def test_a_person_s_judgement_is_whole_and_matches_each_record_once():
 
 def test_values_go_with_the_release_and_judgements_stay():
     ask = replace(with_given(asked_again(ASK, NOW), [given("a-x")]), olds={"a": {"n": 1}}, news={"x": {"n": 2}})
+    ask = with_given(
+        ask, [replace(given("b-y", same=False), explanation="against"), replace(given("c-z"), explanation="for")]
+    )
     kept = closed(ask, keeps_values=True)
-    assert (kept.due_at, kept.olds) == (None, ask.olds)
-    assert closed(ask, keeps_values=False) == replace(kept, olds={}, news={})
+    assert (kept.due_at, kept.olds, kept.given) == (None, ask.olds, ask.given)
+    let_go = closed(ask, keeps_values=False)
+    assert (let_go.pairs, let_go.olds, let_go.news) == ((), {}, {})
+    assert [(g.pair_id, g.same, g.explanation) for g in let_go.given] == [
+        ("a-x", True, None),
+        ("b-y", False, None),
+        ("c-z", True, "for"),
+    ]
+    assert [g.pair_id for g in let_go.decided] == ["a-x", "b-y", "c-z"]

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from ploti_server import worker
 from ploti_server.cli.checks import tell_check
 from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, Common, as_text, say, show
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, as_text, say, show
 from ploti_server.domain.asks import Ask, AskedPair
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.domain.wire import wire_time
@@ -38,10 +38,15 @@ def show_pairs(
     *,
     pair: Annotated[str | None, Parameter(help="Only this pair, by its number or id.")] = None,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Also pairs that are judged already.")] = False,
+    version: Annotated[int | None, Parameter(help="What was judged for this version, released or not.")] = None,
     common: Common = COMMON,
 ) -> int:
     """Show the pairs that wait for an answer, both records side by side, with what differs marked."""
-    with ports_of(common).store.read() as records:
+    ports = ports_of(common)
+    if version is not None:
+        show(common, _judged(ports, dataset, version), "judgements")
+        return 0
+    with ports.store.read() as records:
         ask = open_ask(records, dataset).ask
     settled = ask.settled
     rows = [
@@ -112,6 +117,27 @@ def _row(ask: Ask) -> dict[str, Any]:
         "until": ask.due_at and wire_time(ask.due_at),
         "trouble": ask.trouble,
     }
+
+
+def _judged(ports: Ports, dataset: str, number: int) -> list[dict[str, Any]]:
+    """List the judgements kept with a version, the same ones first."""
+    with ports.store.read() as records:
+        version = records.versions.get(dataset, number)
+        ask = records.asks.get(version.check_id) if version else None
+    if version is None:
+        raise CommandRefused(f"there is no version {number} of {dataset}: see `ploti-server versions list {dataset}`")
+    given = sorted(ask.given if ask else (), key=lambda one: (not one.same, -one.confidence, one.pair_id))
+    return [
+        {
+            "recordId": one.pair_id.partition("-")[0],
+            "answer": "same" if one.same else "different",
+            "confidence": one.confidence,
+            "by": one.by,
+            "at": wire_time(one.at),
+            "explanation": one.explanation,
+        }
+        for one in given
+    ]
 
 
 def _shown(ask: Ask, number: int, pair: AskedPair) -> dict[str, Any]:

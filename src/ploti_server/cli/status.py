@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, Common, show
-from ploti_server.domain.checks import CheckStatus
+from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.domain.wire import wire_time
 from ploti_server.ports import Records
@@ -38,6 +38,15 @@ def _row(records: Records, dataset_id: str, now: datetime) -> dict[str, Any]:
     }
 
 
+def _waits_for(records: Records, check: Check) -> str | None:
+    """Tell how far the judging of a version is that waits for it."""
+    ask = records.asks.get(check.id)
+    if check.status is not CheckStatus.WAITING or ask is None or ask.due_at is None:
+        return None
+    trouble = f" ({ask.trouble})" if ask.trouble else ""
+    return f"for {len(ask.open_pairs)} of {len(ask.pairs)} pairs to be judged until {wire_time(ask.due_at)}{trouble}"
+
+
 def _state(records: Records, dataset_id: str, now: datetime) -> tuple[str, str | None]:
     held = records.versions.in_status(dataset_id, [VersionStatus.HELD])
     if held:
@@ -45,8 +54,9 @@ def _state(records: Records, dataset_id: str, now: datetime) -> tuple[str, str |
     last = records.checks.last_of(dataset_id)
     if last is not None and last.status is CheckStatus.FAILED:
         return "failed", last.reason
-    if last is not None and last.status in (CheckStatus.QUEUED, CheckStatus.BUILDING, CheckStatus.WAITING):
-        return str(last.status), None
+    opened = records.checks.open_of(dataset_id)
+    if opened:
+        return str(opened[0].status), _waits_for(records, opened[0])
     due = records.catalog.refresh(dataset_id).next_check_by
     if due is not None and now - due > STALE_AFTER and records.subscriptions.holding(dataset_id):
         return "stale", f"its check was due at {wire_time(due)}"

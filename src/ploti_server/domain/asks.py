@@ -53,8 +53,8 @@ class Given:
 class Ask:
     """What one check's build asked, beside the version `base`; `number` counts the asks, `tries` within the last one.
 
-    `due_at` is the end of the open ask, None where nothing is waited for. `olds` and `news` show the records while
-    their version is not released; then its files have them.
+    `due_at` is the end of the open ask, None where nothing is waited for. `pairs`, and `olds` and `news` with their
+    records' values, are there while the version waits or is held.
     """
 
     check_id: int
@@ -144,9 +144,15 @@ def look_again_at(ask: Ask, now: datetime) -> datetime | None:
 
 
 def closed(ask: Ask, *, keeps_values: bool) -> Ask:
-    """End an ask with its check; the records' values stay only as long as a person may have to see them."""
+    """End an ask with its check: judgements stay, the rest only as long as a person may have to see it.
+
+    Why two records are different is let go of too: most judgements are of that kind.
+    """
     ended = replace(ask, due_at=None)
-    return ended if keeps_values else replace(ended, olds={}, news={})
+    if keeps_values:
+        return ended
+    given = tuple(one if one.same else replace(one, explanation=None) for one in ended.given)
+    return replace(ended, pairs=(), olds={}, news={}, given=given)
 
 
 def pair_named(ask: Ask, name: str) -> AskedPair:

@@ -9,6 +9,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final
 
+from ploti_server.domain.asks import closed
 from ploti_server.domain.checks import Check, CheckKind, CheckStatus, Refresh
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.replacements import Replacement
@@ -75,7 +76,10 @@ def take_state(ports: Ports, dataset_id: str, state: GivenState) -> Check:
 
 
 def drop_unfinished(records: Records, check: Check) -> None:
-    """Forget the version that an ended check had begun: its number is free again."""
+    """Forget the version that an ended check had begun, and what it was waiting for: its number is free again."""
+    ask = records.asks.get(check.id)
+    if ask is not None:
+        records.asks.put(closed(ask, keeps_values=False))
     unfinished = (VersionStatus.BUILDING, VersionStatus.WAITING)
     for version in records.versions.in_status(check.dataset_id, unfinished):
         if version.check_id == check.id:

@@ -27,7 +27,7 @@ from ploti_server.domain.versions import Version
 from ploti_server.ports import Judgement, Pair, Ports, Unanswered
 from ploti_server.rows.shown import shown
 
-EARLIER: Final = 50
+EARLIER: Final = 10
 """Asks of a dataset that are looked through for judgements of the same pairs."""
 
 
