@@ -132,3 +132,5 @@ def test_values_go_with_the_release_and_judgements_stay():
         ("c-z", True, "for"),
     ]
     assert [g.pair_id for g in let_go.decided] == ["a-x", "b-y", "c-z"]
+    overruled = closed(with_given(ask, [given("a-y", by="staff")]), keeps_values=False)
+    assert [g.pair_id for g in overruled.decided] == ["a-y", "c-z"]

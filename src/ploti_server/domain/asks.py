@@ -144,14 +144,14 @@ def look_again_at(ask: Ask, now: datetime) -> datetime | None:
 
 
 def closed(ask: Ask, *, keeps_values: bool) -> Ask:
-    """End an ask with its check: judgements stay, the rest only as long as a person may have to see it.
+    """End an ask with its check: the judgements that count stay, the rest only as long as a person may have to see it.
 
     Why two records are different is let go of too: most judgements are of that kind.
     """
     ended = replace(ask, due_at=None)
     if keeps_values:
         return ended
-    given = tuple(one if one.same else replace(one, explanation=None) for one in ended.given)
+    given = tuple(one if one.same else replace(one, explanation=None) for one in ended.decided)
     return replace(ended, pairs=(), olds={}, news={}, given=given)
 
 
