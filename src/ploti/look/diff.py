@@ -111,7 +111,7 @@ class Diff:
         """Find columns that hold one value in every row of each version, and another one in each."""
         if not self._common:
             return {}
-        counts = ", ".join(f"count(DISTINCT {quoted(name)}), count({quoted(name)})" for name in self._common)
+        counts = ", ".join(f"min({quoted(name)}) = max({quoted(name)}), count({quoted(name)})" for name in self._common)
         first, second = (
             self._look.db.execute(f"SELECT count(*), {counts} FROM {rows}").fetchone() or ()
             for rows in ("old_rows", "new_rows")
@@ -215,5 +215,5 @@ def _differs(name: str, before: ColumnType, after: ColumnType) -> str:
     return f"{old} IS DISTINCT FROM {new}"
 
 
-def _single(rows: int, distinct: int, filled: int) -> bool:
-    return rows >= _LIKE_A_COPY and (filled == 0 or (distinct == 1 and filled == rows))
+def _single(rows: int, alike: bool | None, filled: int) -> bool:
+    return rows >= _LIKE_A_COPY and (filled == 0 or (alike is True and filled == rows))

@@ -60,7 +60,7 @@ from ploti.testing.fake_webhooks import FakePost, FakeWebhooks
 
 API_KEY = "ploti_fakeFakeFakeFakeFakeFakeFakeFake"
 _FILES = "^/files/"
-_LOOK_SECONDS = 0.01
+_LOOK_SECONDS = 0.03
 
 
 @dataclass
