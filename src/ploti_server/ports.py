@@ -456,6 +456,9 @@ class Sources(Protocol):
 
     def __call__(self, path: Path, file_name: str | None, dataset: Dataset) -> RawState:
         """Open a state, told by its content; raises `StateUnreadable` where it cannot be read whole."""
+    def drop(self, name: str) -> None:
+        """Let go of a stored table that nothing reads again."""
+
 
 
 class Engine(Protocol):

@@ -62,6 +62,13 @@ def test_an_answer_can_be_staged_from_another(tables):
     assert tables.one("SELECT count(*) AS rows FROM u") == {"rows": 10}
 
 
+def test_a_table_that_was_let_go_makes_room_for_another(tables):
+    tables.keep("once", "SELECT 1 AS a")
+    tables.drop("once")
+    tables.keep("once", "SELECT 2 AS a")
+    assert tables.one("SELECT a FROM once") == {"a": 2}
+
+
 def test_defined_tables_follow_what_they_read(tables):
     tables.keep("a", "SELECT 1 AS n")
     tables.define("b", "SELECT a.n + 1 AS n FROM a")

@@ -47,6 +47,10 @@ class DuckDBTables:
         """Name a row query as a table without running it."""
         self._run(f"CREATE VIEW {quoted(name)} AS {sql}")
 
+    def drop(self, name: str) -> None:
+        """Let go of a stored table that nothing reads again."""
+        self._run(f"DROP TABLE {quoted(name)}")
+
     def query(self, sql: str, rows_per_batch: int = 20_000) -> Iterator[pa.RecordBatch]:
         """Stream the answer of a row query in batches."""
         with self._connection.cursor() as cursor:

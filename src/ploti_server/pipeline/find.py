@@ -119,6 +119,9 @@ def _keyed(search: Search, found: Found) -> Found:
             f"SELECT p.{ROW}, p.{RECORD_ID}, 'key' AS _match, {NO_SCORE} AS _score FROM by_key p WHERE p._differs"
         )
         found = take(search, found, "key", "by_key", compared=differing)
+        if found.by["key"]:
+            tables.drop("keyed_new")
+            tables.drop("keyed_old")
     _keep_touched(tables, found)
     if plan.key and plan.content and (found.keys.null or found.keys.duplicate):
         found = _by_unusable_keys(search, found)
