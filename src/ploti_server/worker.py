@@ -19,6 +19,7 @@ from ploti_server.pipeline.membership import bring_all_up_to_date
 from ploti_server.pipeline.notice import notice_stale
 from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.release import LeaseLost
+from ploti_server.pipeline.restore import restore_current
 from ploti_server.pipeline.schedule import queue_due
 from ploti_server.pipeline.tell import queue_notice, tell_operator
 from ploti_server.ports import Ports
@@ -35,6 +36,7 @@ UPKEEP: Final[tuple[tuple[timedelta, Callable[[Ports], object]], ...]] = (
     (timedelta(seconds=10), tell_operator),
     (timedelta(minutes=1), notice_stale),
     (timedelta(minutes=3), bring_all_up_to_date),
+    (timedelta(minutes=2), restore_current),
     (timedelta(days=1), prune),
 )
 """What is looked after now and then, and how often; a membership left as it was is asked again (D7.3)."""

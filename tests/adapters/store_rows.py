@@ -94,6 +94,7 @@ FULL_VERSION = Version(
     expired=("changes", "snapshot"),
     expired_at=NOW + 2 * HOUR,
     rebuilt_at=NOW + 3 * HOUR,
+    definition=FULL_DATASET,
 )
 WORKSPACE = Workspace("w1", "Lee", ("fl-county-lee",), None, NOW)
 

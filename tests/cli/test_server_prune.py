@@ -43,6 +43,16 @@ def test_prune_tells_what_it_lets_go_and_a_dry_run_what_it_would(told):
     assert told("prune", "--at", "2999-01-01", "--json")["versions"] == []
 
 
+def test_doctor_finds_a_file_with_other_bytes_and_makes_it_again(told, tmp_path):
+    (file,) = (tmp_path / "home" / "files").glob("ds_x/versions/2/1/snapshot/*.parquet")
+    content = file.read_bytes()
+    file.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])
+    says = [{row["check"]: row["says"] for row in told("doctor", "--files", "--json")} for _ in range(2)]
+    assert [one["current versions"] for one in says] == ["made again: version 2 of ds_x", "every file has its bytes"]
+    (again,) = (tmp_path / "home" / "files").glob("ds_x/versions/2/2/snapshot/*.parquet")
+    assert again.read_bytes() == content
+
+
 def test_a_moment_that_cannot_be_read_is_wrong_usage(tmp_path, capsys):
     assert main(["prune", "--at", "tomorrow", "--home", str(tmp_path)]) == 2
     assert "--at: 'tomorrow' is not a time" in capsys.readouterr().err

@@ -9,8 +9,9 @@ from ploti_server.ports import Files
 
 
 def is_stored(files: Files, version: Version, file: StoredFile) -> bool:
-    """Tell whether one of a version's files is there."""
-    return files.stat(f"{version.folder}/{file.path}") is not None
+    """Tell whether one of a version's files is there whole."""
+    stat = files.stat(f"{version.folder}/{file.path}")
+    return stat is not None and stat.size_bytes == file.size_bytes
 
 
 def keeps_snapshot(files: Files, version: Version) -> bool:

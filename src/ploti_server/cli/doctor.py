@@ -3,19 +3,33 @@
 import secrets
 import shutil
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
 
 from ploti_server.app import build_ports
 from ploti_server.cli.home import settings_of
 from ploti_server.cli.printing import COMMON, Common, show
 from ploti_server.domain.settings import Settings
+from ploti_server.pipeline.restore import restore_current
 from ploti_server.ports import Ports
 
 SPACE_LEAST: Final = 1_000_000_000
 _PROBE: Final = "doctor"
 
 
-def doctor(*, common: Common = COMMON) -> int:
+def doctor(
+    *,
+    files: Annotated[
+        bool,
+        Parameter(
+            name="--files",
+            negative="",
+            help="Read every file of every current version too, and make those again whose bytes are not theirs.",
+        ),
+    ] = False,
+    common: Common = COMMON,
+) -> int:
     """Check the settings, the database, the file store and the disk; exit code 1 where something is wrong."""
     settings = settings_of(common)
     found = [_try("settings", lambda: f"home folder {settings.home}")]
@@ -29,6 +43,8 @@ def doctor(*, common: Common = COMMON) -> int:
     found.append(_try("database", open_database))
     if ports:
         found.append(_try("files", lambda: _probe_files(ports[0])))
+    if ports and files:
+        found.append(_try("current versions", lambda: _make_whole(ports[0])))
     found.append(_try("disk", lambda: _free_space(settings)))
     found.append(_try("public address", lambda: settings.public_url or "not set: enough on this machine only"))
     show(common, found, "checks")
@@ -51,6 +67,14 @@ def _probe_files(ports: Ports) -> str:
     finally:
         ports.files.remove(path)
     return "written, read and removed a file"
+
+
+def _make_whole(ports: Ports) -> str:
+    restored = restore_current(ports, deep=True)
+    if restored.failed:
+        raise OSError("; ".join(restored.failed))
+    again = [f"version {version.number} of {version.dataset_id}" for version in restored.versions]
+    return f"made again: {', '.join(again)}" if again else "every file has its bytes"
 
 
 def _free_space(settings: Settings) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from ploti.contract.events import HoldReason, ResyncReason
 from ploti.contract.files import FileKind
+from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.schema import KnownColumn, Schema, SchemaChange
 
 ExpiringKind = Literal["changes", "snapshot"]
@@ -56,8 +57,9 @@ class Version:
     `base` is the released version it was computed against, `previous_version` what subscribers see. `staff_files`
     (ledger entries, rejects) are never linked. `resync_reason` is None for a version to apply as changes. `fingerprint`
     tells whether two builds on one base would deliver the same (D5.1). `expired` is past retention since `expired_at`
-    at the latest (D12); `rebuilt_at` is when lost files were last made again (D5.10).
-    `agreeing_checks` counts the further checks that found the trouble that it is held for again (D6.3).
+    at the latest (D12). `rebuilt_at` is when lost files were last made again, with `definition`, what the dataset was
+    at the build (D5.10). `agreeing_checks` counts the further checks that found the trouble that it is held for again
+    (D6.3).
     """
 
     dataset_id: str
@@ -91,6 +93,7 @@ class Version:
     expired: tuple[ExpiringKind, ...] = ()
     expired_at: datetime | None = None
     rebuilt_at: datetime | None = None
+    definition: Dataset | None = None
 
     @property
     def folder(self) -> str:

@@ -53,7 +53,7 @@ def begin(ports: Ports, check: Check) -> Gathered:
         )
         version = replace(
             begun,
-            attempt=_free_attempt(ports, begun),
+            attempt=free_attempt(ports, begun),
             status=VersionStatus.BUILDING,
             check_id=check.id,
             base=base.number if base else None,
@@ -62,12 +62,19 @@ def begin(ports: Ports, check: Check) -> Gathered:
             source_url=check.source_url,
             place_id=dataset.filed_place,
             fetched_at=check.fetched_at,
+            definition=dataset,
         )
         records.versions.put(version)
-        sent = sent_versions(records, dataset.id)
-        same = (v for v in sent if base and v.schema_version == base.schema_version)
-        ledger = tuple(f"{v.folder}/{f.path}" for v in sent for f in v.staff_files if f.path.startswith("ledger/"))
-        return Gathered(dataset, check, version, base, next(same, None), ledger, _moot(records, check, base))
+        return replace(gathered_for(records, check, version, dataset), moot=_moot(records, check, base))
+
+
+def gathered_for(records: Records, check: Check, version: Version, dataset: Dataset) -> Gathered:
+    """Gather what a version is, or was, built from: the version that it follows, and the ledger up to there."""
+    base = records.versions.get(dataset.id, version.base) if version.base is not None else None
+    sent = [before for before in sent_versions(records, dataset.id) if before.number < version.number]
+    same = (before for before in sent if base and before.schema_version == base.schema_version)
+    ledger = tuple(f"{v.folder}/{f.path}" for v in sent for f in v.staff_files if f.path.startswith("ledger/"))
+    return Gathered(dataset, check, version, base, next(same, None), ledger)
 
 
 def _with_state(records: Records, check: Check, base: Version | None) -> Check:
@@ -125,7 +132,7 @@ def _moot(records: Records, check: Check, base: Version | None) -> str | None:
     return f"version {newer[-1]} came first in place of version {check.again}" if newer else None
 
 
-def _free_attempt(ports: Ports, begun: Version) -> int:
+def free_attempt(ports: Ports, begun: Version) -> int:
     """Give the next attempt whose folder is empty: an abandoned build of this number may have left files (D5.3)."""
     attempt = begun.attempt + 1
     while next(iter(ports.files.paths(f"{replace(begun, attempt=attempt).folder}/")), None) is not None:

@@ -22,6 +22,7 @@ from ploti_server.domain.replacements import ReplacementRefused
 from ploti_server.domain.schema import SchemaChange, SchemaVersion, change_between, next_version
 from ploti_server.domain.states import StateRead, StateUnreadable
 from ploti_server.domain.versions import Version, VersionStatus, state_path
+from ploti_server.pipeline.ask import Judge
 from ploti_server.pipeline.attach import attach, attachments_of
 from ploti_server.pipeline.begin import Gathered, begin
 from ploti_server.pipeline.consult import Consultation
@@ -52,14 +53,14 @@ def build(ports: Ports, check: Check) -> Check:
 def _built(ports: Ports, gathered: Gathered) -> Ended:
     check = gathered.check
     try:
-        with _workplace(ports, check, gathered.version.attempt) as folder, ports.engine.work(folder) as tables:
+        with workplace(ports, check, gathered.version.attempt) as folder, ports.engine.work(folder) as tables:
             return _compute(ports, tables, gathered, check, folder)
     except (StateUnreadable, ReplacementRefused) as error:
         return Ended(gathered.version, "failed", str(error))
 
 
 @contextmanager
-def _workplace(ports: Ports, check: Check, attempt: int) -> Iterator[Path]:
+def workplace(ports: Ports, check: Check, attempt: int) -> Iterator[Path]:
     """Give an empty folder for one build; those of earlier attempts go: they were killed, or have lost their lease."""
     place = ports.home / "work"
     for left in place.glob(f"check-{check.id}-*"):
@@ -74,19 +75,11 @@ def _workplace(ports: Ports, check: Check, attempt: int) -> Iterator[Path]:
 
 def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, folder: Path) -> Ended:
     before = attachments_of(ports.files, gathered.base)
-    state, attachments = _read(ports, tables, gathered, before, folder)
+    state, attachments = read_gathered(ports, tables, gathered, before, folder)
     ports.reach("build.state_read")
     consultation = Consultation(ports, gathered.dataset, gathered.version, check)
-    matched = match_records(
-        tables,
-        gathered.dataset,
-        gathered.version.id_epoch,
-        state,
-        _basis(ports, gathered),
-        consultation if ports.agent.judges(gathered.dataset) else None,
-        version=gathered.version.number,
-        ledger=tuple(ports.files.local(path) for path in gathered.ledger),
-        replacement=check.replacement,
+    matched = match_gathered(
+        ports, tables, gathered, state, consultation if ports.agent.judges(gathered.dataset) else None
     )
     ports.reach("build.matched")
     if isinstance(matched, Waiting):
@@ -106,31 +99,58 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
         | ({"replaced": matched.renamed} if check.replacement else {})
     )
     version = _described(gathered, state, matched, change, shown)
-    fingerprint = _fingerprint(state, matched.digest, attachments)
+    fingerprint = fingerprint_of(state, matched.digest, attachments)
     version = replace(version, reasons=reasons(holds), built_at=ports.clock.now(), fingerprint=fingerprint)
     must_be_sent = gathered.is_base_gone or matched.renamed > 0 or have_changed(before, attachments)
     if gathered.base is not None and change is None and not (matched.state_changed or must_be_sent):
         return Ended(version, "unchanged", None, shown)
     if not gathered.is_asked_for and (same := _same_as_waiting(ports, version)) is not None:
         return Ended(version, "unchanged", None, shown | {"open": same})
-    built = Built(
+    written = write_version(ports, tables, to_write(gathered, version, state, matched, attachments), folder)
+    return Ended(written, "held" if holds else "released", None, shown)
+
+
+def match_gathered(
+    ports: Ports, tables: Tables, gathered: Gathered, state: StateRead, judge: Judge | None
+) -> Matched | Waiting:
+    """Match the state in the table `new` with the version that is followed."""
+    return match_records(
+        tables,
+        gathered.dataset,
+        gathered.version.id_epoch,
+        state,
+        _basis(ports, gathered),
+        judge,
+        version=gathered.version.number,
+        ledger=tuple(ports.files.local(path) for path in gathered.ledger),
+        replacement=gathered.check.replacement,
+    )
+
+
+def to_write(
+    gathered: Gathered, version: Version, state: StateRead, matched: Matched, attachments: Attachments
+) -> Built:
+    """Give what a version's files are written from."""
+    return Built(
         version,
         state,
         matched.digest,
         gathered.dataset.license,
-        gathered.schema_origin if change is None else None,
+        gathered.schema_origin if version.schema_change is None else None,
         matched.constants,
         matched.backfill_columns,
         matched.backfill_rows,
         attachments,
     )
-    written = write_version(ports, tables, built, folder)
-    return Ended(written, "held" if holds else "released", None, shown)
 
 
-def _read(
+def read_gathered(
     ports: Ports, tables: Tables, gathered: Gathered, before: Attachments, folder: Path
 ) -> tuple[StateRead, Attachments]:
+    """Read a check's state into the tables `new` and `rejects`, and copy its attachments; raises `StateUnreadable`.
+
+    `before` is what the version has that is followed.
+    """
     check = gathered.check
     if check.state_sha256 is None:
         raise StateUnreadable("the check has no stored state: check the source again")
@@ -230,7 +250,7 @@ def _described(
     )
 
 
-def _fingerprint(state: StateRead, digest: Digest, attachments: Attachments) -> str:
+def fingerprint_of(state: StateRead, digest: Digest, attachments: Attachments) -> str:
     """Tell what a version would deliver: two builds on one base with the same fingerprint deliver the same (D5.1)."""
     columns = [[c.name, c.type, c.nullable, c.source_name, c.volatile, c.geometry_type] for c in state.schema.columns]
     told = [columns, list(state.schema.key_columns), digest.to_wire()]

@@ -1,0 +1,139 @@
+"""Makes lost files of current versions again: the same number, ids and bytes, under a new attempt (D5.10).
+
+Until then the version answers `410`, and manifests say `rebuilding`. What cannot be made the same is left as it is.
+"""
+
+import hashlib
+import logging
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ploti_server.domain.attachments import Attachments
+from ploti_server.domain.states import StateUnreadable
+from ploti_server.domain.versions import ATTACHMENTS_FILE, StoredFile, Version, VersionStatus
+from ploti_server.pipeline.ask import Judge
+from ploti_server.pipeline.attach import attachments_of
+from ploti_server.pipeline.begin import Gathered, free_attempt, gathered_for
+from ploti_server.pipeline.build import fingerprint_of, match_gathered, read_gathered, to_write, workplace
+from ploti_server.pipeline.match import Waiting
+from ploti_server.pipeline.write import write_version
+from ploti_server.ports import CopiesNothing, Judgement, Ports
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class RestoreFailed(Exception):
+    """A version whose lost files cannot be made again as they were; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Versions that were made whole again, and why others could not be."""
+
+    versions: tuple[Version, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+def restore_current(ports: Ports, *, deep: bool = False) -> Restored:
+    """Make lost files of every dataset's current version again; one that cannot be is logged and stops no other.
+
+    With `deep` each file is read and its checksum looked at.
+    """
+    with ports.store.read() as records:
+        versions = [records.versions.current(dataset.id) for dataset in records.catalog.datasets()]
+    restored: list[Version] = []
+    failed: list[str] = []
+    for version in versions:
+        if version is None or not lost_files(ports, version, deep=deep):
+            continue
+        try:
+            restored.append(restore(ports, version))
+        except RestoreFailed as problem:
+            LOG.error("%s", problem)
+            failed.append(str(problem))
+    return Restored(tuple(restored), tuple(failed))
+
+
+def lost_files(ports: Ports, version: Version, *, deep: bool = False) -> tuple[str, ...]:
+    """List the files of a version that are missing or have another size; with `deep`, or another checksum."""
+    return tuple(file.path for file in (*version.files, *version.staff_files) if _is_lost(ports, version, file, deep))
+
+
+def _is_lost(ports: Ports, version: Version, file: StoredFile, deep: bool) -> bool:
+    path = f"{version.folder}/{file.path}"
+    stat = ports.files.stat(path)
+    if stat is None or stat.size_bytes != file.size_bytes:
+        return True
+    if not deep:
+        return False
+    digest = hashlib.sha256()
+    for block in ports.files.read(path):
+        digest.update(block)
+    return digest.hexdigest() != file.sha256
+
+
+def restore(ports: Ports, version: Version) -> Version:
+    """Build a current version again and let its row point at the new files; gives it as it stands then.
+
+    Raises `RestoreFailed`.
+    """
+    named = f"version {version.number} of {version.dataset_id}"
+    gathered, judge = _gathered(ports, version, named)
+    attachments = _attachments(ports, version, named)
+    with workplace(ports, gathered.check, gathered.version.attempt) as folder, ports.engine.work(folder) as tables:
+        try:
+            quiet = replace(ports, copier=CopiesNothing())
+            state, _ = read_gathered(quiet, tables, gathered, attachments, folder)
+            matched = match_gathered(ports, tables, gathered, state, judge)
+        except (StateUnreadable, FileNotFoundError) as error:
+            raise _failed(named, str(error)) from error
+        if isinstance(matched, Waiting):
+            raise _failed(named, "its judgements are not kept")
+        if fingerprint_of(state, matched.digest, attachments) != version.fingerprint:
+            raise _failed(named, "its records come out otherwise than they were")
+        built = to_write(gathered, gathered.version, state, matched, attachments)
+        made = write_version(ports, tables, built, folder)
+    ports.reach("restore.files_stored")
+    if (made.files, made.staff_files) != (version.files, version.staff_files):
+        for file in (*made.files, *made.staff_files):
+            ports.files.remove(f"{made.folder}/{file.path}")
+        raise _failed(named, "its files come out otherwise than they were")
+    return _put(ports, version, made)
+
+
+def _gathered(ports: Ports, version: Version, named: str) -> tuple[Gathered, Judge]:
+    with ports.store.read() as records:
+        check = records.checks.get(version.check_id)
+        dataset = version.definition or records.catalog.dataset(version.dataset_id)
+        ask = records.asks.get(version.check_id)
+        if check is None or dataset is None:
+            raise _failed(named, "its check is not kept")
+        again = replace(version, attempt=free_attempt(ports, version))
+        gathered = gathered_for(records, check, again, dataset)
+    given = [Judgement(g.pair_id, g.same, g.confidence, g.explanation) for g in ask.decided] if ask else []
+    return gathered, lambda pairs, evidence: given  # noqa: ARG005  # what was judged then, whoever judges now
+
+
+def _attachments(ports: Ports, version: Version, named: str) -> Attachments:
+    path = f"{version.folder}/{ATTACHMENTS_FILE}"
+    if any(file.path == ATTACHMENTS_FILE for file in version.staff_files) and ports.files.stat(path) is None:
+        raise _failed(named, "the list of its attachments is lost too")
+    return attachments_of(ports.files, version)
+
+
+def _put(ports: Ports, version: Version, made: Version) -> Version:
+    """Let the row point at the new files, unless another worker was first or the version is current no more."""
+    with ports.store.write() as records:
+        records.catalog.lock([version.dataset_id])
+        stored = records.versions.get(version.dataset_id, version.number)
+        if stored is None or stored.attempt != version.attempt or stored.status is not VersionStatus.RELEASED:
+            return stored or version
+        restored = replace(stored, attempt=made.attempt, rebuilt_at=ports.clock.now())
+        records.versions.put(restored)
+        ports.reach("restore.before_commit")
+    ports.reach("restore.committed")
+    return restored
+
+
+def _failed(named: str, why: str) -> RestoreFailed:
+    return RestoreFailed(f"lost files of {named} cannot be made again: {why}. Release it again or check the source")

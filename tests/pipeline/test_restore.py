@@ -1,0 +1,138 @@
+"""Lost files of the current version are made again, byte for byte (D5.10, page 001 "Retention", page 000)."""
+
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.pipeline.publishing import DATASET, Publisher, table
+
+from ploti_server.domain.datasets import Attachment, SourceSpec
+from ploti_server.pipeline.prune import prune
+from ploti_server.pipeline.restore import Restored, RestoreFailed, lost_files, restore, restore_current
+from ploti_server.ports import Judgement
+from ploti_server.testing import FakeAgent
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """A publisher with a version that was matched by the agent and by content, with attachments and a backfill."""
+    folder = tmp_path_factory.mktemp("restore")
+    (folder / "a.pdf").write_bytes(b"a plan")
+    attachment = Attachment("original", str(folder / "a.pdf"))
+    publisher = Publisher(
+        folder, source=SourceSpec("file", str(folder / "x.csv")), documents=("pdf",), attachments=(attachment,)
+    )
+    agent = FakeAgent(lambda pair: Judgement(pair.pair_id, same=True, confidence=0.9))
+    publisher.ports = replace(publisher.ports, agent=agent)
+    names = [f"{name} {street}" for name in ("Maple", "Cedar", "Birch") for street in ("Avenue", "Street", "Lane")]
+    first = "name,amount,pdf\n" + "".join(f"{name},{n * 37},a.pdf\n" for n, name in enumerate(names))
+    edited = first.replace("Cedar Street,148", "Cedar Stret,148").replace("name,amount,pdf", "name,amount,pdf,more")
+    edited = "\n".join(line + ("" if line.endswith("more") else ",new") for line in edited.splitlines()) + "\n"
+    assert publisher.outcome(first) == ("released", 1)
+    assert publisher.outcome(edited) == ("released", 2)
+    return publisher
+
+
+@pytest.fixture
+def publisher(told, tmp_path):
+    return told.copy(tmp_path)
+
+
+def stored(publisher, number):
+    """Give the bytes of a version's files by path."""
+    version = publisher.version(number)
+    files = (*version.files, *version.staff_files)
+    return {file.path: b"".join(publisher.ports.files.read(f"{version.folder}/{file.path}")) for file in files}
+
+
+def lose(publisher, number, *paths):
+    version = publisher.version(number)
+    for path in paths or [file.path for file in version.files]:
+        publisher.ports.files.remove(f"{version.folder}/{path}")
+
+
+def test_every_lost_file_has_the_same_bytes_again_under_a_new_attempt(publisher):
+    before = stored(publisher, 2)
+    assert {row["_ploti_match"] for row in publisher.rows(2, "changes")} == {"agent"}
+    publisher.define(documents=(), drop=("amount",), attachments=())
+    publisher.clock.advance(days=200)
+    lose(publisher, 2)
+    (restored,) = restore_current(publisher.ports).versions
+    assert (restored.number, restored.attempt, restored.rebuilt_at) == (2, 2, publisher.clock.now())
+    assert stored(publisher, 2) == before
+    assert restore_current(publisher.ports) == Restored()
+
+
+def test_a_first_version_is_made_again_from_its_state_alone(tmp_path):
+    publisher = Publisher(tmp_path, key=("k",))
+    publisher.check(table(range(5)))
+    before = stored(publisher, 1)
+    lose(publisher, 1, "snapshot/part-0000.parquet")
+    restore_current(publisher.ports)
+    assert stored(publisher, 1) == before
+    assert publisher.outcome(table(range(6))) == ("released", 2)
+    assert publisher.version(2).counts.added == 1
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_damaged_file_is_found_by_its_checksum_and_a_cut_one_by_its_size(publisher, deep):
+    version = publisher.version(2)
+    file = publisher.ports.files.local(f"{version.folder}/snapshot/part-0000.parquet")
+    content = file.read_bytes()
+    file.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:] if deep else content[:-1])
+    assert lost_files(publisher.ports, version, deep=deep) == ("snapshot/part-0000.parquet",)
+    restore(publisher.ports, version)
+    assert lost_files(publisher.ports, publisher.version(2), deep=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("lost", "why"),
+    [
+        ("state", "not kept any more"),
+        ("base", "no file is stored at"),
+        ("attachments", "the list of its attachments is lost too"),
+        ("definition", "come out otherwise"),
+    ],
+)
+def test_what_cannot_be_made_the_same_is_left_and_told(publisher, lost, why):
+    version = publisher.version(2)
+    if lost == "state":
+        for path in list(publisher.ports.files.paths(f"{DATASET}/states/")):
+            publisher.ports.files.remove(path)
+    elif lost == "base":
+        lose(publisher, 1)
+    elif lost == "attachments":
+        lose(publisher, 2, "attachments.json")
+    else:
+        with publisher.ports.store.write() as records:
+            version = replace(version, definition=replace(version.definition, drop=("amount",)))
+            records.versions.put(version)
+    lose(publisher, 2, "manifest.json")
+    with pytest.raises(RestoreFailed, match=why):
+        restore(publisher.ports, version)
+    (told,) = restore_current(publisher.ports).failed
+    assert why in told
+    assert publisher.version(2) == version
+    assert list(publisher.ports.files.paths(f"{DATASET}/versions/2/2/")) == []
+
+
+@pytest.mark.parametrize("step", ["build.part_stored", "restore.files_stored", "restore.before_commit"])
+def test_killed_at_any_step_it_is_made_again_and_the_rest_is_pruned(publisher, step):
+    class Killed(BaseException):
+        pass
+
+    def reach(name):
+        if name == step:
+            raise Killed
+
+    before = stored(publisher, 2)
+    lose(publisher, 2)
+    with suppress(Killed):
+        restore_current(replace(publisher.ports, reach=reach))
+    restore_current(publisher.ports)
+    assert stored(publisher, 2) == before
+    publisher.clock.advance(timedelta(hours=25))
+    prune(publisher.ports)
+    attempts = {path.split("/")[3] for path in publisher.ports.files.paths(f"{DATASET}/versions/2/")}
+    assert attempts == {"3"}
