@@ -26,7 +26,7 @@ To = Annotated[
     str,
     Parameter(
         name="--to",
-        help="The database, like duckdb:///records.duckdb, sqlite:///records.gpkg or postgresql://user@host/database",
+        help="The database: duckdb:///FILE, sqlite:///FILE.gpkg, parquet:///FOLDER or postgresql://USER@HOST/DATABASE",
     ),
 ]
 Schema = Annotated[str | None, Parameter(name="--schema", help="The schema in a PostgreSQL database")]

@@ -21,6 +21,7 @@ TARGETS: Final[dict[str, _Kind]] = {
     "duckdb": _Kind("ploti.sync.targets.duckdb", "sync", "duckdb:///records.duckdb"),
     "postgresql": _Kind("ploti.sync.targets.postgresql", "postgres", "postgresql://user@host/database"),
     "sqlite": _Kind("ploti.sync.targets.geopackage", "sync", "sqlite:///records.gpkg"),
+    "parquet": _Kind("ploti.sync.targets.geoparquet", "sync", "parquet:///records"),
 }
 """By scheme of the target's address; a target is one module with `open_target(url, reach, say)` and one line here."""
 

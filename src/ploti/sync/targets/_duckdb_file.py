@@ -60,7 +60,7 @@ class DuckFile:
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the run's lock file; raises TargetBusy naming the process that holds it."""
-        return run_lock(self.path)
+        return run_lock(self.beside(".sync-lock"), self.path)
 
     def _create(self) -> None:
         """Make the file under another name first, so that a kill leaves either no file or a whole one."""

@@ -34,7 +34,7 @@ class GeoPackageFile:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run's lock file; in the end the file is one file again, unless others have it open."""
-        with run_lock(self.path):
+        with run_lock(self.beside(".sync-lock"), self.path):
             yield
             if self.path.exists():
                 self._make_one_file()

@@ -13,9 +13,12 @@ _MEMORY_LIMIT: Final = "128MB"
 
 
 @contextmanager
-def reading() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a reader of Parquet files; files that are none are refused."""
-    with duckdb.connect(config={"threads": 1, "memory_limit": _MEMORY_LIMIT}) as reader:
+def reading(memory: str = _MEMORY_LIMIT, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a reader of Parquet files, which may spill into a folder; files that are none are refused."""
+    config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "memory_limit": memory}
+    if spill is not None:
+        config["temp_directory"] = str(spill)
+    with duckdb.connect(config=config) as reader:
         reader.execute("SET TimeZone = 'UTC'")
         reader.execute("SET enable_geoparquet_conversion = false")
         try:

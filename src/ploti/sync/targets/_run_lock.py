@@ -10,9 +10,8 @@ from ploti.sync.target import TargetBusy, TargetUnusable
 
 
 @contextmanager
-def run_lock(target: Path) -> Iterator[None]:
-    """Hold the lock file beside a target; raises TargetBusy naming the process that holds it."""
-    path = target.with_name(target.name + ".sync-lock")
+def run_lock(path: Path, target: Path) -> Iterator[None]:
+    """Hold a target's lock file; raises TargetBusy naming the process that holds it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,0 +1,197 @@
+"""Target that is a folder of GeoParquet: a folder for each dataset, a link to its newest state (D11.1, D11.2).
+
+Layout: `<dataset>/current` is a link to `<dataset>/vVERSION-TURN`, which has the parts and never changes; the state
+before stays for readers that are in it. `views.duckdb` has a view for each dataset and the table `_ploti_datasets`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import duckdb
+
+from ploti.contract.digest import Digest
+from ploti.sync.plan import Held
+from ploti.sync.target import (
+    DatasetInfo,
+    DatasetStatus,
+    Delivery,
+    Moved,
+    Reach,
+    RowsDiffer,
+    Say,
+    StepRefused,
+    TableSpoilt,
+    Target,
+    TargetState,
+    TargetUnusable,
+    check_columns,
+    check_whole,
+    reach_nothing,
+)
+from ploti.sync.targets._duckdb_digest import digest_of
+from ploti.sync.targets._folder_books import Book, Folder, Kept, Note, TableState
+from ploti.sync.targets._folder_parts import SMALL_ROWS, Rewriting, differing, stored_types, take_snapshot, types_of
+from ploti.sync.targets._folder_views import write_views
+from ploti.sync.targets._parts import parts_source, quoted, reading
+from ploti.sync.targets._run_lock import run_lock
+
+_MEMORY: Final = "512MB"
+
+
+def open_target(url: str, reach: Reach, say: Say) -> Target:
+    """Give the target of `parquet:///folder`; one slash more makes the path absolute."""
+    del say
+    parts = urlsplit(url)
+    if parts.netloc or parts.query or len(parts.path) < 2:
+        raise TargetUnusable(f"{url!r} names no folder. Write parquet:///records, or parquet:////data/records")
+    return ParquetTarget(Folder(Path(unquote(parts.path[1:]))), reach)
+
+
+@dataclass(frozen=True)
+class ParquetTarget:
+    """A folder that follows one subscription."""
+
+    folder: Folder
+    reach: Reach = reach_nothing
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    small_rows: int = SMALL_ROWS
+
+    @property
+    def downloads(self) -> Path:
+        """Folder inside it for parts on their way, so that they need not be copied."""
+        return self.folder.path / "_ploti_downloads"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
+        with run_lock(self.folder.path / "_ploti.lock", self.folder.path):
+            yield
+            self._show()
+
+    def state(self) -> TargetState:
+        """Read subscription, cursor and what is held."""
+        book = self.folder.read_book()
+        held = {name: kept.held for name, kept in self.folder.read_all(book).items()}
+        return TargetState(book.subscription_id, book.cursor, {n: each for n, each in held.items() if each is not None})
+
+    def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
+        """Make the snapshot's parts the current state, with `held`, at once."""
+        check_columns(delivery.schema)
+        kept = self._kept(delivery.dataset_id)
+        with self._making(delivery, kept) as (reader, making, turn):
+            moved = take_snapshot(reader, delivery, making, turn)
+            self.reach("sync.staged")
+            self._finish(delivery, kept, held, moved, info or kept.info)
+        return moved
+
+    def apply(self, delivery: Delivery, held: Held) -> Moved:
+        """Make a state of parts that stay and parts written anew the current one, with `held`, at once."""
+        check_columns(delivery.schema)
+        kept, parts = self._kept(delivery.dataset_id), self.folder.parts(delivery.dataset_id)
+        if kept.table is None or not parts:
+            raise RowsDiffer("the table's parts are not there any more")
+        with self._making(delivery, kept) as (reader, making, turn):
+            moved = Rewriting(reader, delivery, parts, making, turn, self.small_rows).apply()
+            self.reach("sync.staged")
+            self._finish(delivery, kept, held, moved, kept.info)
+        return moved
+
+    def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
+        """Make the loaded version's snapshot the current state again, and count what was wrong (D11.5)."""
+        del buckets
+        kept, parts = self._kept(delivery.dataset_id), self.folder.parts(delivery.dataset_id)
+        if kept.table is None or not parts:
+            raise TableSpoilt("the table's parts are not there any more")
+        compared = [column["name"] for column in delivery.schema["columns"] if column["name"] not in volatile]
+        with self._making(delivery, kept) as (reader, making, turn):
+            taken = take_snapshot(reader, delivery, making, turn)
+            counts = differing(reader, parts, sorted(making.glob("*.parquet")), compared)
+            self._finish(delivery, kept, kept.table.held, taken, kept.info)
+        return Moved(taken.rows, *counts)
+
+    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+        """Store the cursor together with the datasets whose state changed without rows, at once."""
+        book = self.folder.read_book()
+        self.reach("sync.opened")
+        notes = dict(book.notes)
+        for held in moved:
+            notes[held.dataset_id] = replace(self._note(book, held.dataset_id), held=held)
+        self.reach("sync.before_commit")
+        self._write(Book(subscription_id, cursor, notes))
+        self.reach("sync.after_commit")
+
+    def note(self, infos: Mapping[str, DatasetInfo]) -> None:
+        """Store what the API says of datasets that are in the folder already."""
+        book = self.folder.read_book()
+        notes = {name: replace(self._note(book, name), info=info) for name, info in infos.items()}
+        self._write(replace(book, notes={**book.notes, **notes}))
+
+    def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
+        table, parts = self.folder.read_table(dataset_id), self.folder.parts(dataset_id)
+        if table is None and dataset_id not in self.state().datasets:
+            raise StepRefused("no rows were loaded yet")
+        with reading(_MEMORY, self.downloads) as reader:
+            if table is None or not parts:
+                raise TableSpoilt(f"the parts of {dataset_id} are gone: `ploti sync repair` brings them back")
+            stored = stored_types(table.schema)
+            check_whole(dataset_id, types_of(reader, parts), stored)
+            reader.execute(f"CREATE TEMP VIEW {quoted(dataset_id)} AS SELECT * FROM {parts_source(parts)}")
+            left_out = set(volatile)
+            own = {each["name"]: each["type"] for each in table.schema["columns"] if each["name"] not in left_out}
+            return digest_of(reader, dataset_id, own)
+
+    def status(self) -> list[DatasetStatus]:
+        """List the datasets by id."""
+        known = self.folder.read_all(self.folder.read_book())
+        return [_status(kept) for _, kept in sorted(known.items())]
+
+    def _kept(self, dataset_id: str) -> Kept:
+        return self.folder.read_one(self.folder.read_book(), dataset_id)
+
+    def _note(self, book: Book, dataset_id: str) -> Note:
+        """Give the note that counts for a dataset, or a new one at its turn."""
+        kept = self.folder.read_one(book, dataset_id)
+        return kept.note or Note(kept.table.turn if kept.table else 0)
+
+    def _write(self, book: Book) -> None:
+        self.folder.write_book(book, self.now().isoformat(timespec="milliseconds"))
+
+    @contextmanager
+    def _making(self, delivery: Delivery, kept: Kept) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path, int]]:
+        """Begin a state of a dataset's table, and read its files."""
+        making = self.folder.begin(delivery.dataset_id)
+        self.reach("sync.opened")
+        with reading(_MEMORY, self.downloads) as reader:
+            yield reader, making, (kept.table.turn if kept.table else 0) + 1
+
+    def _finish(self, delivery: Delivery, kept: Kept, held: Held, moved: Moved, info: DatasetInfo | None) -> None:
+        self.reach("sync.rows_written")
+        before = kept.table
+        previous = None if before is None else before.folder
+        state = TableState(
+            replace(held, rows=moved.rows), (before.turn if before else 0) + 1, delivery.schema,
+            self.now().isoformat(timespec="seconds"), info, previous,
+        )  # fmt: skip
+        self.reach("sync.before_commit")
+        self.folder.finish(delivery.dataset_id, state)
+        self.reach("sync.after_commit")
+        self._show()
+        self.folder.tidy(delivery.dataset_id, [f"v{held.version}-{state.turn}", previous])
+
+    def _show(self) -> None:
+        """Bring the views up to date with the folder."""
+        known = self.folder.read_all(self.folder.read_book())
+        parts = {name: self.folder.parts(name) for name, kept in known.items() if kept.table is not None}
+        write_views(self.folder.path, known, parts)
+
+
+def _status(kept: Kept) -> DatasetStatus:
+    assert kept.held is not None
+    title, place = (None, None) if kept.info is None else (kept.info.title, kept.info.place_id)
+    return DatasetStatus(kept.held, title, place, None if kept.table is None else kept.table.loaded_at)
