@@ -84,5 +84,6 @@ def test_a_person_sees_both_records_side_by_side_answers_and_the_build_goes_on(r
     assert run("work", "--once")[1].startswith("ds_x: waiting for its matching agent, 0 of 1 pairs judged")
     (row,) = run("status", "--json")[1]
     assert (row["state"], row["why"][:38]) == ("waiting", "for 1 of 1 pairs to be judged until 20")
+    assert run("judge", "ask", "ds_x", "--json")[1]["outcome"] == "waiting"
     assert run("judge", "finish", "ds_x", "--json")[1]["outcome"] == "released"
     assert run("judge", "list") == (0, "no pairs to judge yet\n")

@@ -11,7 +11,7 @@ from ploti_server.cli.printing import COMMON, CommandRefused, Common, as_text, s
 from ploti_server.domain.asks import Ask, AskedPair
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.domain.wire import wire_time
-from ploti_server.pipeline.answer import Open, answer, finish, open_ask
+from ploti_server.pipeline.answer import Open, answer, ask_now, finish, open_ask
 from ploti_server.ports import Ports
 
 judge = App(name="judge", help="Judge by hand which records are the same.")
@@ -87,6 +87,13 @@ def answer_pair(
     if not common.as_json:
         say(_next(dataset, given))
     return 0
+
+
+@judge.command(name="ask")
+def ask_again(dataset: str, *, common: Common = COMMON) -> int:
+    """Ask a waiting version's agent again at once, as when its endpoint is mended."""
+    ports = ports_of(common)
+    return _go_on(ports, ask_now(ports, dataset).id, common)
 
 
 @judge.command(name="finish")

@@ -47,6 +47,21 @@ def answer(ports: Ports, dataset_id: str, names: Sequence[str], same: bool, note
     return Open(ask, check, found.is_held)
 
 
+def ask_now(ports: Ports, dataset_id: str) -> Check:
+    """Let the agent of a waiting version be asked again at once, as when its endpoint is mended; gives the check.
+
+    Raises `AnswerRefused`.
+    """
+    with ports.store.write() as records:
+        records.catalog.lock([dataset_id])
+        found = open_ask(records, dataset_id)
+        if found.is_held:
+            raise AnswerRefused(f"version {found.ask.version} of {dataset_id} is held and waits for no agent")
+        check = replace(found.check, due_at=ports.clock.now())
+        records.checks.put(check)
+    return check
+
+
 def _named(ask: Ask, names: Sequence[str], same: bool) -> Sequence[AskedPair]:
     if names:
         return [pair_named(ask, name) for name in names]
