@@ -1,6 +1,8 @@
 """The `ploti` command against the fake: tables for people, the API's JSON, exit codes, signals and start-up."""
 
+import csv
 import fcntl
+import io
 import json
 import os
 import pty
@@ -118,6 +120,41 @@ def test_each_read_prints_a_table_for_people(fake, capsys, line):
     assert out.strip()
     assert "{" not in out
     assert not any(text.endswith(" ") for text in out.splitlines())
+
+
+LISTS = {
+    "places": "id,name,kind,datasets",
+    "topics": "id,name",
+    "feeds datasets list": "id,title,place,topic,status,version,rows,released",
+    f"feeds datasets versions list {PERMITS}": "version,after,schema,rows,changes,released",
+    "feeds subscriptions list": "id,name,places,topics,datasets,created",
+    f"feeds subscriptions events {SUB}": "id,time,type,dataset,version,what",
+    "feeds subscriptions preview --places fl-county-orange": "id,title,matched_by",
+    "webhooks list": "id,subscription,url,events,state,created",
+    "webhooks deliveries wh_acme": "id,event,type,status,attempts,last_answer,next",
+}
+
+
+@pytest.mark.parametrize(("line", "header"), LISTS.items())
+def test_each_list_is_csv_for_programs(fake, capsys, line, header):
+    """F080: whole numbers and times of the wire, nothing shortened."""
+    assert ploti(f"{line} --csv") == 0
+    first, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert ",".join(first) == header
+    assert rows
+    assert {len(row) for row in rows} == {len(first)}
+
+
+def test_csv_keeps_values_as_the_wire_has_them(fake, capsys):
+    fake.add_dataset("ds_odd", title="=1+1", topic=None)
+    assert ploti("feeds datasets list --csv --limit 2") == 0
+    shown = capsys.readouterr()
+    odd, permits = csv.DictReader(io.StringIO(shown.out))
+    assert (odd["title"], odd["topic"], permits["rows"]) == ("'=1+1", "", "184429")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", permits["released"])
+    assert shown.err.startswith("More: add --cursor ")
+    assert ploti("feeds datasets list --csv --raw") == 0
+    assert ",=1+1," in capsys.readouterr().out
 
 
 def test_datasets_are_a_table(fake, capsys):

@@ -13,7 +13,7 @@ import pytest
 import ploti
 from ploti.contract.files import RECORD_ID
 from ploti.look.cells import disarmed
-from ploti.look.changed import changes_since, moment
+from ploti.look.changed import changes_since, since_when
 from ploti.look.diff import Columns, Pair, diff
 from ploti.look.rows import export, head
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
@@ -384,10 +384,10 @@ NOW = datetime(2026, 10, 18, 12, tzinfo=UTC)
     ],
 )
 def test_a_moment_is_a_date_a_time_or_how_long_ago(text, found):
-    assert moment(text, NOW) == found
+    assert since_when(text, NOW) == found
 
 
 @pytest.mark.parametrize("text", ["tuesday", "", "7", "99999999d", "2026-13-01"])
 def test_what_is_no_moment_is_told(text):
     with pytest.raises(ploti.FixRequest, match="no moment"):
-        moment(text, NOW)
+        since_when(text, NOW)

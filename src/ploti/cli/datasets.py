@@ -1,29 +1,20 @@
 """`ploti feeds datasets ...`: datasets and their versions."""
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
+from typing import Any, Final, Literal
 
 from cyclopts import App
 
 from ploti.cli.connect import connect
-from ploti.cli.show import (
-    AsJson,
-    byte_size,
-    counts_text,
-    local_time,
-    present,
-    show_facts,
-    show_more,
-    show_table,
-)
+from ploti.cli.lists import TABLE, Columns, Cursor, Output, PageSize, show_list
+from ploti.cli.show import AsJson, byte_size, local_time, moment, number, present, show_facts, show_table
 from ploti.contract.resources import (
     Dataset,
-    DatasetPage,
     RecordTrace,
     Schema,
     Version,
     VersionFiles,
-    VersionPage,
 )
 
 app = App(name="datasets", help="Datasets and their versions.")
@@ -41,9 +32,9 @@ def list_datasets(
     topic: str | None = None,
     subscription: str | None = None,
     updated_since: str | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-    json: AsJson = False,
+    limit: PageSize = None,
+    cursor: Cursor = None,
+    out: Output = TABLE,
 ) -> None:
     """List datasets, a page at a time.
 
@@ -57,10 +48,6 @@ def list_datasets(
         Only datasets that this subscription delivers.
     updated_since
         Only datasets released at or after this time, like 2026-10-18T06:00:00Z.
-    limit
-        Datasets a page, at most 200.
-    cursor
-        Where to go on, as the page before said.
     """
     with connect() as client:
         answer = client.feeds.datasets.list(
@@ -71,21 +58,29 @@ def list_datasets(
             limit=limit,
             cursor=cursor,
         )
-    present(answer, json, _show_datasets)
+    show_list(answer, "datasets", _DATASETS, out)
 
 
-def _show_datasets(answer: DatasetPage) -> None:
-    columns = ("ID", "TITLE", "PLACE", "TOPIC", "STATUS", "VERSION", "ROWS", "RELEASED")
-    show_table(columns, [_dataset_row(dataset) for dataset in answer["datasets"]])
-    show_more(answer["nextCursor"])
+def _current(name: str) -> Callable[[Dataset], Any]:
+    """Show a member of a dataset's current version."""
+
+    def shown(dataset: Dataset) -> Any:
+        current: Mapping[str, Any] | None = dataset["current"]
+        return None if current is None else current[name]
+
+    return shown
 
 
-def _dataset_row(dataset: Dataset) -> tuple[object, ...]:
-    current = dataset["current"]
-    start = (dataset["id"], dataset["title"], dataset["place"]["id"], dataset["topic"], dataset["status"])
-    if current is None:
-        return (*start, None, None, None)
-    return (*start, str(current["version"]), current["rowCount"], local_time(current["publishedAt"]))
+_DATASETS: Final[Columns] = {
+    "ID": itemgetter("id"),
+    "TITLE": itemgetter("title"),
+    "PLACE": lambda dataset: dataset["place"]["id"],
+    "TOPIC": itemgetter("topic"),
+    "STATUS": itemgetter("status"),
+    "VERSION": lambda dataset: number(_current("version")(dataset)),
+    "ROWS": _current("rowCount"),
+    "RELEASED": lambda dataset: moment(_current("publishedAt")(dataset)),
+}
 
 
 @app.command(name="get")
@@ -117,12 +112,12 @@ def _show_dataset(answer: Dataset) -> None:
             "key": answer["keyColumns"],
             "geometry": geometry and geometry["type"],
             "status": answer["status"],
-            "version": current and str(current["version"]),
+            "version": current and number(current["version"]),
             "schema": current and current["schemaVersion"],
             "rows": current and current["rowCount"],
-            "released": current and local_time(current["publishedAt"]),
-            "last checked": local_time(answer["refresh"]["lastCheckedAt"]),
-            "next check by": local_time(answer["refresh"]["nextCheckBy"]),
+            "released": current and moment(current["publishedAt"]),
+            "last checked": moment(answer["refresh"]["lastCheckedAt"]),
+            "next check by": moment(answer["refresh"]["nextCheckBy"]),
         }
     )
 
@@ -192,9 +187,9 @@ def list_versions(
     *,
     after: int | None = None,
     order: Literal["asc", "desc"] | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-    json: AsJson = False,
+    limit: PageSize = None,
+    cursor: Cursor = None,
+    out: Output = TABLE,
 ) -> None:
     """List a dataset's released versions, a page at a time.
 
@@ -206,30 +201,20 @@ def list_versions(
         Only versions with a higher number.
     order
         Oldest first, or newest first.
-    limit
-        Versions a page.
-    cursor
-        Where to go on, as the page before said.
     """
     with connect() as client:
         answer = client.feeds.datasets.versions.list(dataset, after=after, order=order, limit=limit, cursor=cursor)
-    present(answer, json, _show_versions)
+    show_list(answer, "versions", _VERSIONS, out)
 
 
-def _show_versions(answer: VersionPage) -> None:
-    rows = [
-        (
-            str(version["version"]),
-            version["previousVersion"] and str(version["previousVersion"]),
-            version["schemaVersion"],
-            version["rowCount"],
-            "reload" if version["resyncRequired"] else counts_text(version["counts"]),
-            local_time(version["publishedAt"]),
-        )
-        for version in answer["versions"]
-    ]
-    show_table(("VERSION", "AFTER", "SCHEMA", "ROWS", "CHANGES", "RELEASED"), rows)
-    show_more(answer["nextCursor"])
+_VERSIONS: Final[Columns] = {
+    "VERSION": lambda version: number(version["version"]),
+    "AFTER": lambda version: number(version["previousVersion"]),
+    "SCHEMA": itemgetter("schemaVersion"),
+    "ROWS": itemgetter("rowCount"),
+    "CHANGES": lambda version: "reload" if version["resyncRequired"] else version["counts"],
+    "RELEASED": lambda version: moment(version["publishedAt"]),
+}
 
 
 @versions.command(name="get")
@@ -252,14 +237,14 @@ def _show_version(answer: Version) -> None:
     show_facts(
         {
             "dataset": answer["datasetId"],
-            "version": str(answer["version"]),
-            "after": answer["previousVersion"] and str(answer["previousVersion"]),
+            "version": number(answer["version"]),
+            "after": number(answer["previousVersion"]),
             "schema": answer["schemaVersion"],
             "rows": answer["rowCount"],
-            "changes": "reload" if answer["resyncRequired"] else counts_text(answer["counts"]),
+            "changes": "reload" if answer["resyncRequired"] else answer["counts"],
             "ids replaced": answer["recordIdsChanged"],
-            "released": local_time(answer["publishedAt"]),
-            "read at": local_time(answer["fetchedAt"]),
+            "released": moment(answer["publishedAt"]),
+            "read at": moment(answer["fetchedAt"]),
             "source": answer["sourceUrl"],
         }
     )

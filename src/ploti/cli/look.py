@@ -9,14 +9,14 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter, validators
 
 from ploti.cli.connect import connect
+from ploti.cli.lists import TABLE, Output
 from ploti.cli.progress import watching
 from ploti.cli.show import (
-    AsCsv,
     AsJson,
     Names,
     Raw,
     cell,
-    local_time,
+    moment,
     present,
     show_csv,
     show_facts,
@@ -24,7 +24,7 @@ from ploti.cli.show import (
     split_names,
 )
 from ploti.contract.files import ENVELOPE, RECORD_ID
-from ploti.look.changed import Changed, changes_since, moment
+from ploti.look.changed import Changed, changes_since, since_when
 from ploti.look.diff import Columns, Compared, Difference, Pair, diff
 from ploti.look.rows import FirstRows, Format, export, head
 
@@ -43,9 +43,7 @@ def head_of(
     *,
     version: int | None = None,
     rows: Annotated[int, Parameter(validator=_COUNT)] = 10,
-    json: AsJson = False,
-    csv: AsCsv = False,
-    raw: Raw = False,
+    out: Output = TABLE,
 ) -> None:
     """Show the first rows of a dataset.
 
@@ -58,16 +56,16 @@ def head_of(
     rows
         How many.
     """
-    with connect() as client, watching(json or csv) as progress:
+    with connect() as client, watching(not out.for_people) as progress:
         progress.began(dataset, "rows", 0)
         found = head(client, dataset, version, rows=rows, progress=progress.moved)
         progress.ended()
-    if csv:
+    if out.csv:
         names = [*ENVELOPE, *(column["name"] for column in found.schema["columns"])]
-        show_csv(names, ([row[name] for name in names] for row in found.rows), raw)
+        show_csv(names, ([row[name] for name in names] for row in found.rows), out.raw)
         return
     answer = {"datasetId": found.dataset_id, "version": found.version, "rows": found.rows}
-    present(answer, json, lambda _: _show_head(found))
+    present(answer, out.json, lambda _: _show_head(found))
 
 
 def _show_head(found: FirstRows) -> None:
@@ -127,9 +125,7 @@ def diff_versions(
     /,
     *,
     limit: Limit = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
-    raw: Raw = False,
+    out: Output = TABLE,
 ) -> None:
     """Show what differs between two versions, old and new values side by side.
 
@@ -144,13 +140,13 @@ def diff_versions(
     new
         The newer version.
     """
-    most = limit if limit is not None or json or csv else SHOWN
-    with connect() as client, watching(json or csv) as progress:
+    most = limit if limit is not None or not out.for_people else SHOWN
+    with connect() as client, watching(not out.for_people) as progress:
         progress.began(dataset, "rows", 0)
         found = diff(client, dataset, old, new, limit=most, progress=progress.moved)
         progress.ended()
-    if csv:
-        show_csv(("record_id", "change", "column", "old", "new"), _value_rows(found.records), raw)
+    if out.csv:
+        show_csv(("record_id", "change", "column", "old", "new"), _value_rows(found.records), out.raw)
         return
     answer = {
         "datasetId": dataset,
@@ -160,7 +156,7 @@ def diff_versions(
         "columns": _columns_wire(found.columns),
         "records": [_difference_wire(each) for each in found.records],
     }
-    present(answer, json, lambda _: _show_diff(found))
+    present(answer, out.json, lambda _: _show_diff(found))
 
 
 def _columns_wire(columns: Columns) -> dict[str, Any]:
@@ -222,9 +218,7 @@ def show_changes(
     place: str | None = None,
     topic: str | None = None,
     limit: Limit = None,
-    json: AsJson = False,
-    csv: AsCsv = False,
-    raw: Raw = False,
+    out: Output = TABLE,
 ) -> None:
     """Show what changed in all datasets of a subscription since a moment.
 
@@ -239,16 +233,16 @@ def show_changes(
     topic
         Only datasets of this topic.
     """
-    start = moment(since, datetime.now(UTC))
-    with connect() as client, watching(json or csv) as progress:
+    start = since_when(since, datetime.now(UTC))
+    with connect() as client, watching(not out.for_people) as progress:
         progress.began(subscription, "changes", 0)
         opened = changes_since(client, subscription, start, place=place, topic=topic, progress=progress.moved)
         with opened as changes:
-            if csv:
-                show_csv(_CHANGE_COLUMNS, map(_change_row, islice(changes, limit)), raw)
+            if out.csv:
+                show_csv(_CHANGE_COLUMNS, map(_change_row, islice(changes, limit)), out.raw)
                 return
             summed = _Summed()
-            most = limit if limit is not None or json else SHOWN
+            most = limit if limit is not None or out.json else SHOWN
             kept = [each for at, each in enumerate(map(summed.taken, changes)) if most is None or at < most]
         progress.ended()
     answer = {
@@ -257,7 +251,7 @@ def show_changes(
         "datasets": summed.wire(),
         "changes": [_change_wire(each) for each in kept],
     }
-    present(answer, json, lambda _: _show_changes(summed, kept))
+    present(answer, out.json, lambda _: _show_changes(summed, kept))
 
 
 _CHANGE_COLUMNS: Final = (
@@ -346,7 +340,7 @@ def _show_changes(summed: _Summed, kept: list[Changed]) -> None:
 
 def _shown_change(each: Changed) -> tuple[object, ...]:
     what = list(each.columns) if each.rows is None else f"{cell(each.rows)} rows"
-    released = local_time(each.version["publishedAt"])
+    released = moment(each.version["publishedAt"])
     return released, each.dataset["id"], each.change, _short(each.label), what
 
 

@@ -1,10 +1,12 @@
 """`ploti places` and `ploti topics`."""
 
+from operator import itemgetter
+
 from cyclopts import App
 
 from ploti.cli.connect import connect
-from ploti.cli.show import AsJson, present, show_table
-from ploti.contract.resources import PlaceKind, PlaceList, TopicList
+from ploti.cli.lists import TABLE, Output, show_list
+from ploti.contract.resources import PlaceKind
 
 places = App(name="places", help="Places in your coverage.")
 topics = App(name="topics", help="Topics that datasets are filed under.")
@@ -13,7 +15,7 @@ topics = App(name="topics", help="Topics that datasets are filed under.")
 @places.default
 @places.command(name="list")
 def list_places(
-    *, state: str | None = None, kind: PlaceKind | None = None, deliverable: bool = False, json: AsJson = False
+    *, state: str | None = None, kind: PlaceKind | None = None, deliverable: bool = False, out: Output = TABLE
 ) -> None:
     """List the places in your coverage with the number of datasets in each.
 
@@ -28,22 +30,19 @@ def list_places(
     """
     with connect() as client:
         answer = client.places.list(state=state, kind=kind, deliverable=deliverable or None)
-    present(answer, json, _show_places)
-
-
-def _show_places(answer: PlaceList) -> None:
-    rows = [(place["id"], place["name"], place["kind"], place["datasetCount"]) for place in answer["places"]]
-    show_table(("ID", "NAME", "KIND", "DATASETS"), rows)
+    columns = {
+        "ID": itemgetter("id"),
+        "NAME": itemgetter("name"),
+        "KIND": itemgetter("kind"),
+        "DATASETS": itemgetter("datasetCount"),
+    }
+    show_list(answer, "places", columns, out)
 
 
 @topics.default
 @topics.command(name="list")
-def list_topics(*, json: AsJson = False) -> None:
+def list_topics(*, out: Output = TABLE) -> None:
     """List the topics that datasets are filed under."""
     with connect() as client:
         answer = client.topics.list()
-    present(answer, json, _show_topics)
-
-
-def _show_topics(answer: TopicList) -> None:
-    show_table(("ID", "NAME"), [(topic["id"], topic["name"]) for topic in answer["topics"]])
+    show_list(answer, "topics", {"ID": itemgetter("id"), "NAME": itemgetter("name")}, out)

@@ -6,7 +6,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 
 from cyclopts import Parameter
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 AsJson = Annotated[
     bool, Parameter(name="--json", negative="", show_default=False, help="Print the API's answer as JSON.")
 ]
-AsCsv = Annotated[bool, Parameter(name="--csv", negative="", show_default=False, help="Print CSV.")]
 Raw = Annotated[
     bool,
     Parameter(
@@ -105,6 +104,8 @@ def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]], raw: bool
 def _csv_value(value: object, raw: bool) -> object:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = " ".join(value)
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
     return text if raw or not isinstance(text, str) else disarmed(text)
 
@@ -122,12 +123,6 @@ def show_facts(facts: Mapping[str, object]) -> None:
     _print(table, _console())
 
 
-def show_more(cursor: str | None) -> None:
-    """Say how to go on where there are more pages."""
-    if cursor is not None:
-        print(f"\nMore: add --cursor {printable(cursor)}")
-
-
 def cell(value: object) -> str:
     """Write a value for people: a dash for none, thousands set apart, lists with commas, no control characters."""
     match value:
@@ -139,6 +134,10 @@ def cell(value: object) -> str:
             return f"{value:,}"
         case list():
             return ", ".join(cell(item) for item in value)
+        case {"added": added, "changed": changed, "removed": removed}:
+            return f"+{added:,} ~{changed:,} -{removed:,}"
+        case Moment():
+            return local_time(value) or "-"
         case _:
             return printable(str(value))
 
@@ -153,6 +152,22 @@ def _shown(char: str) -> str:
         return " "
     steers = char in _BIDIRECTIONAL or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
     return "\N{REPLACEMENT CHARACTER}" if steers else char
+
+
+def number(version: int | None) -> str | None:
+    """Write the number of a version, which is no count."""
+    return None if version is None else str(version)
+
+
+class Moment(str):
+    """A time as the wire has it; people see it in their own zone."""
+
+    __slots__ = ()
+
+
+def moment(wire: str | None) -> Moment | None:
+    """Take a time of the wire as one."""
+    return None if wire is None else Moment(wire)
 
 
 def local_time(wire: str | None) -> str | None:
@@ -179,11 +194,6 @@ def event_types(texts: Iterable[str] | None) -> list[EventType] | None:
     """Read event types with or without their prefix; None for every type."""
     named = [name if "." in name else f"{EVENT_PREFIX}{name}" for name in split_names(texts)]
     return cast(list[EventType], named) or None
-
-
-def counts_text(counts: Mapping[str, Any] | None) -> str | None:
-    """Write how many rows were added, changed and removed."""
-    return None if counts is None else f"+{counts['added']:,} ~{counts['changed']:,} -{counts['removed']:,}"
 
 
 def _console() -> "Console":

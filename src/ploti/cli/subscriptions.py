@@ -1,33 +1,34 @@
 """`ploti feeds subscriptions ...`: subscriptions, their manifests and events."""
 
 import json as json_text
-from typing import Annotated, Literal
+from operator import itemgetter
+from typing import Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
 import ploti
 from ploti.cli.connect import connect
+from ploti.cli.lists import TABLE, Columns, Cursor, Output, PageSize, show_list
 from ploti.cli.show import (
     EVENT_PREFIX,
     AsJson,
     Names,
     byte_size,
     cell,
-    counts_text,
     event_types,
-    local_time,
+    moment,
+    number,
     present,
+    printable,
     show_facts,
-    show_more,
     show_note,
     show_table,
     split_names,
 )
-from ploti.contract.events import Event, EventPage, EventType
+from ploti.contract.events import EventType
 from ploti.contract.resources import (
     Subscription,
     SubscriptionManifest,
-    SubscriptionPage,
     SubscriptionPreview,
 )
 
@@ -69,9 +70,9 @@ def preview_subscription(
     topic: str | None = None,
     matched_by: Literal["places", "datasets"] | None = None,
     sort: Literal["place", "title", "updated"] | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-    json: AsJson = False,
+    limit: PageSize = None,
+    cursor: Cursor = None,
+    out: Output = TABLE,
 ) -> None:
     """Show what a subscription would deliver now, without creating one.
 
@@ -93,10 +94,6 @@ def preview_subscription(
         List only what the places name, or what is named on its own.
     sort
         Order of the list; by place unless given.
-    limit
-        Datasets a page.
-    cursor
-        Where to go on, as the page before said.
     """
     with connect() as client:
         answer = client.feeds.subscriptions.preview(
@@ -111,10 +108,19 @@ def preview_subscription(
             limit=limit,
             cursor=cursor,
         )
-    present(answer, json, _show_preview)
+    if out.for_people:
+        _show_totals(answer)
+    show_list(answer, "datasets", _PREVIEWED, out)
 
 
-def _show_preview(answer: SubscriptionPreview) -> None:
+_PREVIEWED: Final[Columns] = {
+    "ID": itemgetter("id"),
+    "TITLE": itemgetter("title"),
+    "MATCHED BY": itemgetter("matchedBy"),
+}
+
+
+def _show_totals(answer: SubscriptionPreview) -> None:
     matched = answer["matchedBy"]
     show_facts({"datasets": answer["total"], "by place": matched["places"], "by id": matched["datasets"]})
     print()
@@ -122,38 +128,25 @@ def _show_preview(answer: SubscriptionPreview) -> None:
     print()
     rows = [(item["id"] or "none", item["name"], item["count"]) for item in answer["byPlace"]]
     show_table(("PLACE", "NAME", "DATASETS"), rows)
-    print()
-    show_table(
-        ("ID", "TITLE", "MATCHED BY"), [(item["id"], item["title"], item["matchedBy"]) for item in answer["datasets"]]
-    )
-    if answer["matching"] > len(answer["datasets"]):
-        print(f"\n{answer['matching']:,} datasets match.")
-    show_more(answer["nextCursor"])
+    print(f"\n{answer['matching']:,} datasets match:\n")
 
 
 @app.command(name="list")
-def list_subscriptions(*, limit: int | None = None, cursor: str | None = None, json: AsJson = False) -> None:
-    """List your workspace's subscriptions.
-
-    Parameters
-    ----------
-    limit
-        Subscriptions a page.
-    cursor
-        Where to go on, as the page before said.
-    """
+def list_subscriptions(*, limit: PageSize = None, cursor: Cursor = None, out: Output = TABLE) -> None:
+    """List your workspace's subscriptions."""
     with connect() as client:
         answer = client.feeds.subscriptions.list(limit=limit, cursor=cursor)
-    present(answer, json, _show_subscriptions)
+    show_list(answer, "subscriptions", _SUBSCRIPTIONS, out)
 
 
-def _show_subscriptions(answer: SubscriptionPage) -> None:
-    rows = [
-        (item["id"], item["name"], item["places"], item["topics"], item["datasetIds"], local_time(item["createdAt"]))
-        for item in answer["subscriptions"]
-    ]
-    show_table(("ID", "NAME", "PLACES", "TOPICS", "DATASETS", "CREATED"), rows)
-    show_more(answer["nextCursor"])
+_SUBSCRIPTIONS: Final[Columns] = {
+    "ID": itemgetter("id"),
+    "NAME": itemgetter("name"),
+    "PLACES": itemgetter("places"),
+    "TOPICS": itemgetter("topics"),
+    "DATASETS": itemgetter("datasetIds"),
+    "CREATED": lambda subscription: moment(subscription["createdAt"]),
+}
 
 
 @app.command(name="get")
@@ -179,8 +172,8 @@ def _show_subscription(answer: Subscription) -> None:
             "topics": answer["topics"] or "all",
             "datasets": answer["datasetIds"],
             "revision": answer["revision"],
-            "created": local_time(answer["createdAt"]),
-            "updated": local_time(answer["updatedAt"]),
+            "created": moment(answer["createdAt"]),
+            "updated": moment(answer["updatedAt"]),
         }
     )
 
@@ -247,8 +240,8 @@ def subscription_manifest(
     /,
     *,
     as_of: str | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
+    limit: PageSize = None,
+    cursor: Cursor = None,
     json: AsJson = False,
 ) -> None:
     """Show the datasets to load and the event that they reflect.
@@ -259,10 +252,6 @@ def subscription_manifest(
         Id of the subscription.
     as_of
         The eventCursor of an earlier manifest, for fresh links to the same versions.
-    limit
-        Datasets a page; all unless given.
-    cursor
-        Where to go on, as the page before said.
     """
     with connect() as client:
         answer = client.feeds.subscriptions.manifest(subscription, as_of=as_of, limit=limit, cursor=cursor)
@@ -273,13 +262,13 @@ def _show_manifest(answer: SubscriptionManifest) -> None:
     rows: list[tuple[object, ...]] = []
     for item in answer["datasets"]:
         size = sum(part["sizeBytes"] for part in item["files"]["snapshot"])
-        rows.append((item["datasetId"], str(item["version"]), item["schemaVersion"], byte_size(size), "to load"))
+        rows.append((item["datasetId"], number(item["version"]), item["schemaVersion"], byte_size(size), "to load"))
     for waiting in answer["unavailable"]:
-        version = waiting.get("version")
-        rows.append((waiting["datasetId"], version and str(version), None, None, waiting["reason"]))
+        rows.append((waiting["datasetId"], number(waiting.get("version")), None, None, waiting["reason"]))
     show_table(("DATASET", "VERSION", "SCHEMA", "SIZE", "STATE"), rows)
     print(f"\nEvents after {answer['eventCursor']} are not in it yet.")
-    show_more(answer["nextCursor"])
+    if answer["nextCursor"] is not None:
+        print(f"More: add --cursor {printable(answer['nextCursor'])}")
 
 
 @app.command(name="events")
@@ -291,7 +280,7 @@ def subscription_events(
     limit: int | None = None,
     types: Names = None,
     follow: Annotated[bool, Parameter(negative="")] = False,
-    json: AsJson = False,
+    out: Output = TABLE,
 ) -> None:
     """Read a subscription's events after a cursor.
 
@@ -310,9 +299,9 @@ def subscription_events(
     """
     with connect() as client:
         if follow:
-            _follow(client, subscription, cursor, event_types(types), json)
+            _follow(client, subscription, cursor, event_types(types), out.json)
         answer = client.feeds.subscriptions.events(subscription, cursor=cursor, limit=limit, types=event_types(types))
-    present(answer, json, _show_events)
+    show_list(answer, "events", _EVENTS, out, more="Next: --cursor {}")
 
 
 def _follow(
@@ -324,21 +313,16 @@ def _follow(
     )
     for page in pages:
         for event in page["events"]:
-            print(json_text.dumps(event) if as_json else "  ".join(map(cell, _event_row(event))), flush=True)
+            print(
+                json_text.dumps(event) if as_json else "  ".join(cell(of(event)) for of in _EVENTS.values()), flush=True
+            )
 
 
-def _show_events(answer: EventPage) -> None:
-    show_table(("ID", "TIME", "TYPE", "DATASET", "VERSION", "WHAT"), map(_event_row, answer["events"]))
-    print(f"\nNext: --cursor {answer['nextCursor']}")
-
-
-def _event_row(event: Event) -> tuple[object, ...]:
-    data = event["data"]
-    return (
-        event["id"],
-        local_time(event["timestamp"]),
-        event["type"].removeprefix(EVENT_PREFIX),
-        data["datasetId"],
-        data.get("version") and str(data["version"]),
-        data.get("reason") or counts_text(data.get("counts")),
-    )
+_EVENTS: Final[Columns] = {
+    "ID": itemgetter("id"),
+    "TIME": lambda event: moment(event["timestamp"]),
+    "TYPE": lambda event: event["type"].removeprefix(EVENT_PREFIX),
+    "DATASET": lambda event: event["data"]["datasetId"],
+    "VERSION": lambda event: number(event["data"].get("version")),
+    "WHAT": lambda event: event["data"].get("reason") or event["data"].get("counts"),
+}

@@ -1,26 +1,18 @@
 """`ploti webhooks ...`: addresses of yours that get a subscription's events as they happen."""
 
+from operator import itemgetter
+from typing import Final
+
 from cyclopts import App
 
 from ploti.cli.connect import connect
-from ploti.cli.show import (
-    EVENT_PREFIX,
-    AsJson,
-    Names,
-    event_types,
-    local_time,
-    present,
-    show_facts,
-    show_more,
-    show_table,
-)
+from ploti.cli.lists import TABLE, Columns, Cursor, Output, PageSize, show_list
+from ploti.cli.show import EVENT_PREFIX, AsJson, Names, event_types, local_time, moment, present, show_facts
 from ploti.contract.webhooks import (
     Delivery,
-    DeliveryPage,
     DeliveryStatus,
     NewWebhook,
     Webhook,
-    WebhookPage,
     WebhookSecret,
     WebhookTest,
 )
@@ -52,28 +44,11 @@ def _show_new(answer: NewWebhook) -> None:
 
 
 @app.command(name="list")
-def list_webhooks(*, limit: int | None = None, cursor: str | None = None, json: AsJson = False) -> None:
-    """List your workspace's webhooks.
-
-    Parameters
-    ----------
-    limit
-        Webhooks a page.
-    cursor
-        Where to go on, as the page before said.
-    """
+def list_webhooks(*, limit: PageSize = None, cursor: Cursor = None, out: Output = TABLE) -> None:
+    """List your workspace's webhooks."""
     with connect() as client:
         answer = client.webhooks.list(limit=limit, cursor=cursor)
-    present(answer, json, _show_webhooks)
-
-
-def _show_webhooks(answer: WebhookPage) -> None:
-    rows = [
-        (item["id"], item["subscriptionId"], item["url"], _types(item), _state(item), local_time(item["createdAt"]))
-        for item in answer["webhooks"]
-    ]
-    show_table(("ID", "SUBSCRIPTION", "URL", "EVENTS", "STATE", "CREATED"), rows)
-    show_more(answer["nextCursor"])
+    show_list(answer, "webhooks", _WEBHOOKS, out)
 
 
 def _types(webhook: Webhook) -> object:
@@ -84,6 +59,16 @@ def _state(webhook: Webhook) -> str:
     if webhook["status"] == "off":
         return f"off: {webhook['offReason']}"
     return "on" if webhook["failingSince"] is None else f"failing since {local_time(webhook['failingSince'])}"
+
+
+_WEBHOOKS: Final[Columns] = {
+    "ID": itemgetter("id"),
+    "SUBSCRIPTION": itemgetter("subscriptionId"),
+    "URL": itemgetter("url"),
+    "EVENTS": _types,
+    "STATE": _state,
+    "CREATED": lambda webhook: moment(webhook["createdAt"]),
+}
 
 
 @app.command(name="get")
@@ -109,7 +94,7 @@ def _show_webhook(answer: Webhook) -> None:
             "events": _types(answer),
             "member": answer["member"],
             "state": _state(answer),
-            "created": local_time(answer["createdAt"]),
+            "created": moment(answer["createdAt"]),
         }
     )
 
@@ -178,9 +163,9 @@ def list_deliveries(
     /,
     *,
     status: DeliveryStatus | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-    json: AsJson = False,
+    limit: PageSize = None,
+    cursor: Cursor = None,
+    out: Output = TABLE,
 ) -> None:
     """List a webhook's deliveries with their last answers, the newest event's first.
 
@@ -190,30 +175,30 @@ def list_deliveries(
         Id of the webhook.
     status
         Only deliveries in this status.
-    limit
-        Deliveries a page.
-    cursor
-        Where to go on, as the page before said.
     """
     with connect() as client:
         answer = client.webhooks.deliveries.list(webhook, status=status, limit=limit, cursor=cursor)
-    present(answer, json, _show_deliveries)
+    show_list(answer, "deliveries", _DELIVERIES, out)
 
 
-def _show_deliveries(answer: DeliveryPage) -> None:
-    show_table(
-        ("ID", "EVENT", "TYPE", "STATUS", "ATTEMPTS", "LAST ANSWER", "NEXT"),
-        [_delivery_row(item) for item in answer["deliveries"]],
-    )
-    show_more(answer["nextCursor"])
+def _status(item: Delivery) -> str:
+    return item["status"] if item["endReason"] is None else f"{item['status']}: {item['endReason']}"
 
 
-def _delivery_row(item: Delivery) -> tuple[object, ...]:
-    last, ended = item["lastAttempt"], item["endReason"]
-    came = _came_back(last["status"], last["problem"]) if last else None
-    status = item["status"] if ended is None else f"{item['status']}: {ended}"
-    short = item["type"].removeprefix(EVENT_PREFIX)
-    return item["id"], item["eventId"], short, status, item["attempts"], came, local_time(item["nextAttemptAt"])
+def _last_answer(item: Delivery) -> str | None:
+    last = item["lastAttempt"]
+    return _came_back(last["status"], last["problem"]) if last else None
+
+
+_DELIVERIES: Final[Columns] = {
+    "ID": itemgetter("id"),
+    "EVENT": itemgetter("eventId"),
+    "TYPE": lambda item: item["type"].removeprefix(EVENT_PREFIX),
+    "STATUS": _status,
+    "ATTEMPTS": itemgetter("attempts"),
+    "LAST ANSWER": _last_answer,
+    "NEXT": lambda item: moment(item["nextAttemptAt"]),
+}
 
 
 @app.command(name="send")

@@ -68,7 +68,7 @@ def changes_since(
         yield _changes(look, _released(client, subscription, since, place, topic))
 
 
-def moment(text: str, now: datetime) -> datetime:
+def since_when(text: str, now: datetime) -> datetime:
     """Read a date (its beginning in the user's time zone), a time, or how long ago, like `7d` or `24h`."""
     ago = _AGO.fullmatch(text.strip())
     if ago:
