@@ -12,7 +12,7 @@ demo: .venv/.installed
 	$(BIN)/ploti-server demo
 
 test: lint types postgis
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
@@ -31,4 +31,4 @@ bench: .venv/.installed
 	$(BIN)/python -m bench.matching
 
 goals: .venv/.installed
-	$(BIN)/python -m pytest -n 2 -m goals tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m goals tests

@@ -1,44 +1,52 @@
-"""A publisher process that kills itself at a named step: `python -m tests.e2e.killed HOME STEP HIT VERB DATASET FILE`.
+"""A publisher that can be killed: `python -m tests.e2e.killed` takes orders (`tests/e2e/forge.py`).
 
-With STEP `none` it ends by itself and prints the steps it reached, one a line.
+An order names `home`, `verb`, for some `dataset` and `file` of a state, and `trace`, a file for the steps that it
+reached or the reason why it was refused. `step` and `hit` kill it with SIGKILL at that arrival at a named step.
 """
 
 import os
 import signal
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
+
+import duckdb
+import pyarrow.parquet
+from tests.e2e import forge
 
 from ploti_server.app import build_ports
 from ploti_server.domain.settings import Settings
 from ploti_server.pipeline.check import GivenState, take_state
 from ploti_server.pipeline.prune import prune
-from ploti_server.pipeline.release import discard_held, release_held
+from ploti_server.pipeline.release import ReleaseRefused, release_held
 from ploti_server.worker import new_owner, work_through
 
 DAY = datetime(2024, 1, 1, tzinfo=UTC)
+WARM = (duckdb, pyarrow.parquet)
 
 
-def main(home, step, hit, verb, dataset_id, file):
+def run(order):
+    """Check a state, release a held version or prune, as ordered."""
     reached = []
 
     def reach(name):
         reached.append(name)
-        if name == step and reached.count(name) == int(hit):
+        if name == order.get("step") and reached.count(name) == order["hit"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    ports = build_ports(Settings.of(home=Path(home)), reach=reach)
-    if verb == "check":
-        check = take_state(ports, dataset_id, GivenState(Path(file), DAY))
-        work_through(ports, new_owner(), check.id)
-    elif verb == "release":
-        release_held(ports, dataset_id)
-    elif verb == "prune":
-        prune(ports)
-    else:
-        discard_held(ports, dataset_id)
-    print("\n".join(reached))
+    ports = build_ports(Settings.of(home=Path(order["home"])), reach=reach)
+    try:
+        if order["verb"] == "check":
+            check = take_state(ports, order["dataset"], GivenState(Path(order["file"]), DAY))
+            work_through(ports, new_owner(), check.id)
+        elif order["verb"] == "release":
+            release_held(ports, order["dataset"])
+        else:
+            prune(ports)
+        told = "\n".join(reached)
+    except ReleaseRefused as refused:
+        told = str(refused)
+    Path(order["trace"]).write_text(told)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    forge.main(run)

@@ -1,21 +1,18 @@
-"""Syncs that can be killed: `python -m tests.e2e.killed_sync` takes one JSON order a line and answers with one.
+"""Syncs that can be killed: `python -m tests.e2e.killed_sync` takes orders (`tests/e2e/forge.py`).
 
-Every order is a sync in a process of its own, forked from this one, which has all modules loaded, no other thread and
-no database open. An order names `database`, `url`, `key`, `subscription` and a `trace` file that the sync writes what
-it reaches to, one a line. `step` and `hit` kill it at a named step, `seconds` after so long; `linger` is how long it
-stays at each step inside a transaction. The answer is the wait status, or null where it ended by itself as it should.
+An order names `database`, `url`, `key`, `subscription` and a `trace` file that the sync writes what it reaches to, one
+a line. `step` and `hit` kill it at a named step, `seconds` after so long; `linger` is how long it stays at each step
+inside a transaction.
 """
 
-import json
 import os
 import signal
-import sys
-import threading
 import time
 
 import duckdb
+from tests.e2e import forge
 
-from ploti import Client, PlotiError
+from ploti import Client
 from ploti.sync.loop import sync
 from ploti.sync.target import Progress
 from ploti.sync.targets import duckdb as duckdb_target
@@ -23,7 +20,6 @@ from ploti.sync.targets import open_target
 
 LINGERING = frozenset({"sync.rows_written", "sync.before_commit"})
 WARM = (duckdb, duckdb_target)
-TIMEOUT_SECONDS = 60.0
 
 
 def inside(trace):
@@ -74,32 +70,5 @@ def run(order):
     os._exit(1 if report.behind else 0)
 
 
-def wait_for(child, seconds):
-    """Wait for a child, or kill it after so many seconds; gives its wait status, None where it ended well."""
-    until = time.monotonic() + (TIMEOUT_SECONDS if seconds is None else seconds)
-    while time.monotonic() < until:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return status or None
-        time.sleep(0.0005)
-    os.kill(child, signal.SIGKILL)
-    return os.waitpid(child, 0)[1] or None
-
-
-def main():
-    for line in sys.stdin:
-        order = json.loads(line)
-        assert threading.active_count() == 1, "a fork is safe only from a process with one thread"
-        child = os.fork()
-        if child == 0:
-            try:
-                run(order)
-            except (PlotiError, OSError, duckdb.Error) as error:
-                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            finally:
-                os._exit(1)
-        print(json.dumps(wait_for(child, order.get("seconds"))), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    forge.main(run)

@@ -1,14 +1,13 @@
 """SIGKILL at each named step of check and release, first and last hit: nothing is lost, doubled or half visible."""
 
 import json
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from tests.e2e.forge import REPO, forging
 from tests.e2e.independent import PublishedVersion, folders
 
 from ploti_server.app import build_ports
@@ -19,17 +18,9 @@ from ploti_server.pipeline.catalog import apply_catalog
 from ploti_server.pipeline.subscriptions import create_subscription
 from ploti_server.pipeline.workspaces import create_workspace
 
-REPO = Path(__file__).parents[2]
 DEMO = REPO / "src" / "ploti_server" / "demo" / "data"
 DATASET = "ds_fl_counties"
 STATES = sorted((DEMO / "fl_counties").glob("0*.geojson"))
-
-
-def run(home, step, hit, verb, file="-"):
-    return subprocess.run(
-        [sys.executable, "-m", "tests.e2e.killed", home, step, str(hit), verb, DATASET, file],
-        cwd=REPO, capture_output=True, text=True, check=False,
-    )  # fmt: skip
 
 
 def publisher(home):
@@ -41,25 +32,40 @@ def publisher(home):
 
 
 @pytest.fixture(scope="module")
-def before(tmp_path_factory):
-    """A home with one released version and one held one, and the same home after each verb ran unharmed."""
+def run():
+    """Runs a verb in a process of its own; gives its wait status and what it told."""
+    with forging("tests.e2e.killed") as ordered:
+
+        def run(home, verb, file=None, **kill):
+            trace = home.with_name("trace")
+            trace.unlink(missing_ok=True)
+            order = {"home": str(home), "verb": verb, "dataset": DATASET, "file": file and str(file)}
+            status = ordered(order | {"trace": str(trace)} | kill)
+            return status, trace.read_text() if trace.exists() else ""
+
+        yield run
+
+
+@pytest.fixture(scope="module")
+def before(run, tmp_path_factory):
+    """A home with one released version and one held one."""
     home = tmp_path_factory.mktemp("before") / "home"
     publisher(home)
-    for verb, file in (("check", STATES[0]), ("release", "-"), ("check", STATES[1])):
-        done = run(home, "none", 0, verb, file)
-        assert done.returncode == 0, done.stderr
+    for verb, file in (("check", STATES[0]), ("release", None), ("check", STATES[1])):
+        assert run(home, verb, file)[0] is None
     return home
 
 
 @pytest.fixture(scope="module")
-def unharmed(before, tmp_path_factory):
+def unharmed(run, before, tmp_path_factory):
+    """By verb, the steps and what is published in the end where nothing is killed."""
     told = {}
-    for verb, file in (("check", STATES[2]), ("release", "-")):
+    for verb, file in (("check", STATES[2]), ("release", None)):
         home = tmp_path_factory.mktemp(f"unharmed-{verb}") / "home"
         shutil.copytree(before, home)
-        done = run(home, "none", 0, verb, file)
-        assert done.returncode == 0, done.stderr
-        told[verb] = (Counter(done.stdout.split()), published(home))
+        status, steps = run(home, verb, file)
+        assert status is None
+        told[verb] = (Counter(steps.split()), published(home))
     return told
 
 
@@ -100,27 +106,25 @@ def test_every_named_step_of_the_publisher_is_killed_here(unharmed):
     assert set(unharmed["release"][0]) == set(RELEASE_STEPS)
 
 
-@pytest.mark.parametrize("last", [False, True], ids=["first-hit", "last-hit"])
 @pytest.mark.parametrize(
     ("verb", "step"), [*(("check", s) for s in CHECK_STEPS), *(("release", s) for s in RELEASE_STEPS)]
 )
 def test_after_a_kill_the_same_command_again_ends_as_if_nothing_had_happened(
-    before, unharmed, tmp_path, verb, step, last
+    run, before, unharmed, tmp_path, verb, step
 ):
+    """At the first arrival at the step and at the last, where that is another one."""
     steps, expected = unharmed[verb]
-    hit = steps[step] if last else 1
-    home = tmp_path / "home"
-    shutil.copytree(before, home)
-    file = STATES[2] if verb == "check" else "-"
-    killed = run(home, step, hit, verb, file)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    _nothing_half_visible(home)
-    again = run(home, "none", 0, verb, file)
-    if verb == "release" and step == "release.committed":
-        assert "is held" in again.stderr
-    else:
-        assert again.returncode == 0, again.stderr
-    assert published(home) == expected
+    file = STATES[2] if verb == "check" else None
+    for hit in sorted({1, steps[step]}):
+        home = tmp_path / str(hit) / "home"
+        shutil.copytree(before, home)
+        status, _ = run(home, verb, file, step=step, hit=hit)
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        _nothing_half_visible(home)
+        status, told = run(home, verb, file)
+        assert status is None
+        assert ("is held" in told) == (verb == "release" and step == "release.committed")
+        assert published(home) == expected
 
 
 def _nothing_half_visible(home):

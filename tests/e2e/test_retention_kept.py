@@ -1,15 +1,15 @@
 """What is past retention, from a real publisher to a reader's table; a prune killed by SIGKILL (page 001, D12)."""
 
+import os
 import signal
-import subprocess
-import sys
 import urllib.request
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.e2e.forge import forging
 from tests.e2e.independent import SyncedTable
-from tests.e2e.serving import REPO, Publisher, serving
+from tests.e2e.serving import Publisher, serving
 
 from ploti import Client
 from ploti.errors import Reload
@@ -89,9 +89,10 @@ def test_after_a_sigkill_the_next_prune_ends_its_work(publisher):
     age(publisher, 90)
     prune(publisher.ports)
     age(publisher, 2)
-    line = [sys.executable, "-m", "tests.e2e.killed", publisher.home, "prune.file_removed", "1", "prune", DATASET, "-"]
-    killed = subprocess.run(line, cwd=REPO, capture_output=True, text=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    order = {"home": str(publisher.home), "verb": "prune", "trace": str(publisher.home / "trace")}
+    with forging("tests.e2e.killed") as ordered:
+        status = ordered(order | {"step": "prune.file_removed", "hit": 1})
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
     prune(publisher.ports)
     stored = publisher.ports.files.paths(f"{DATASET}/versions/1/")
     assert [path.split("/", 4)[4] for path in stored] == ["ledger/part-0000.parquet", "manifest.json", "schema.json"]
