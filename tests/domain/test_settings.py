@@ -38,7 +38,7 @@ def test_environment_wins_over_the_file_and_the_file_over_the_default():
     environment = {"PLOTI_SERVER_PORT": "1"}
     stored = {"port": 2, "threads": 3}
     settings = Settings.of(HOME, environment, stored)
-    assert (settings.port, settings.threads, settings.memory_mb) == (1, 3, 1024)
+    assert (settings.port, settings.threads, settings.memory_mb) == (1, 3, 768)
     assert given_settings(environment, stored) == {"port": (1, "environment"), "threads": (3, "settings.toml")}
 
 

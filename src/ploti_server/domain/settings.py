@@ -52,7 +52,7 @@ class Settings:
     public_url: str | None = None
     host: str = "127.0.0.1"
     port: int = _whole(8731, most=65_535)
-    memory_mb: int = _whole(1_024, least=64)
+    memory_mb: int = _whole(768, least=64)
     threads: int | None = _whole(None)
     requests_per_minute: int = _whole(120)
     strict_requests_per_minute: int = _whole(20)
