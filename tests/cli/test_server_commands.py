@@ -1,6 +1,7 @@
 """The operator's commands for catalog, workspaces, members, keys and settings (D13)."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -204,6 +205,15 @@ class TestSettings:
         code, _, err = run("settings")
         assert (code, len(err.splitlines())) == (1, 1)
         assert "PLOTI_SERVER_PUBLIC_URL" in err
+
+    def test_doctor_asks_the_chat_endpoint_that_a_dataset_needs_and_sends_a_notice(self, run, catalog, monkeypatch):
+        catalog.write_text(CATALOG.replace("topic: permits,", "topic: permits, matching: {agent: chat},"))
+        run("catalog", "apply", str(catalog))
+        monkeypatch.setenv("PLOTI_SERVER_NOTIFY_COMMAND", "/no/such/program")
+        code, out, _ = run("doctor", "--notify")
+        assert code == 1
+        assert re.search(r"chat agent +no +no chat endpoint is set: give chat_url and chat_model", out)
+        assert re.search(r"notices +no +notify_command cannot be run", out)
 
     def test_doctor_finds_a_new_home_well_and_a_bad_store_ill(self, run, told, monkeypatch):
         assert all(row["ok"] for row in told("doctor"))

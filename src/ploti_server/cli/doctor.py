@@ -3,16 +3,19 @@
 import secrets
 import shutil
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
 from ploti_server.app import build_ports
 from ploti_server.cli.home import settings_of
-from ploti_server.cli.printing import COMMON, Common, show
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, show
+from ploti_server.domain.datasets import Dataset
+from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.settings import Settings
 from ploti_server.pipeline.restore import restore_current
-from ploti_server.ports import Ports
+from ploti_server.ports import Pair, Ports
 
 SPACE_LEAST: Final = 1_000_000_000
 _PROBE: Final = "doctor"
@@ -28,6 +31,7 @@ def doctor(
             help="Read every file of every current version too, and make those again whose bytes are not theirs.",
         ),
     ] = False,
+    notify: Annotated[bool, Parameter(name="--notify", negative="", help="Send a notice to try the way.")] = False,
     common: Common = COMMON,
 ) -> int:
     """Check the settings, the database, the file store and the disk; exit code 1 where something is wrong."""
@@ -45,10 +49,37 @@ def doctor(
         found.append(_try("files", lambda: _probe_files(ports[0])))
     if ports and files:
         found.append(_try("current versions", lambda: _make_whole(ports[0])))
+    if ports:
+        found += [_try("chat agent", partial(_ask_chat, ports[0], one)) for one in _asking_chat(ports[0])[:1]]
+    if ports and notify:
+        found.append(_try("notices", lambda: _notify(ports[0])))
     found.append(_try("disk", lambda: _free_space(settings)))
     found.append(_try("public address", lambda: settings.public_url or "not set: enough on this machine only"))
     show(common, found, "checks")
     return 0 if all(row["ok"] for row in found) else 1
+
+
+def _asking_chat(ports: Ports) -> list[Dataset]:
+    with ports.store.read() as records:
+        return [d for d in records.catalog.datasets() if d.matching.agent == "chat" and not d.retired]
+
+
+def _ask_chat(ports: Ports, dataset: Dataset) -> str:
+    """Ask the chat endpoint about one made-up pair."""
+    values = {"name": "Oak Grill", "street": "100 Oak Street"}
+    pair = Pair("rec_probe-probe-1", values, values | {"street": "100 Oak St"})
+    ports.agent.judge(dataset, [pair], Evidence({"name": "string", "street": "string"}, rows=1))
+    return "answers soundly"
+
+
+def _notify(ports: Ports) -> str:
+    if ports.notifier is None:
+        raise CommandRefused("set notify_command or notify_url first")
+    told = {"kind": "test", "text": "a notice of ploti-server doctor: nothing is wrong", "see": "ploti-server status"}
+    trouble = ports.notifier.send(told)
+    if trouble is not None:
+        raise CommandRefused(trouble)
+    return "sent"
 
 
 def _try(what: str, look: Callable[[], str]) -> dict[str, Any]:
