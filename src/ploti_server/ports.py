@@ -444,6 +444,9 @@ class Tables(Protocol):
     def define(self, name: str, sql: str) -> None:
         """Name a row query as a table that is worked out when it is read."""
 
+    def drop(self, name: str) -> None:
+        """Let go of a stored table that nothing reads again."""
+
     def query(self, sql: str, rows_per_batch: int = 20_000) -> Iterator[pa.RecordBatch]:
         """Stream the answer of a row query; it never stands in memory whole."""
 
@@ -456,9 +459,6 @@ class Sources(Protocol):
 
     def __call__(self, path: Path, file_name: str | None, dataset: Dataset) -> RawState:
         """Open a state, told by its content; raises `StateUnreadable` where it cannot be read whole."""
-    def drop(self, name: str) -> None:
-        """Let go of a stored table that nothing reads again."""
-
 
 
 class Engine(Protocol):
