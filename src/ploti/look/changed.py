@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from ploti._client import Client
 from ploti._download import ignore_bytes
-from ploti.contract.files import CHANGE, CHANGED_COLUMNS, CHANGES_COLUMNS, ENVELOPE, RECORD_ID
+from ploti.contract.files import CHANGE, CHANGED_COLUMNS, RECORD_ID, RESERVED_PREFIX
 from ploti.contract.resources import Dataset, Version
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.errors import FixRequest, Reload
@@ -115,9 +115,7 @@ def _listed(look: Look, dataset: Dataset, version: Version) -> Iterator[Changed]
         return
     look.view("changes", paths)
     stored = {name: kind for name, kind, *_ in look.db.execute("DESCRIBE changes").fetchall()}
-    own = {
-        name: _TYPES.get(kind, "string") for name, kind in stored.items() if name not in {*ENVELOPE, *CHANGES_COLUMNS}
-    }
+    own = {name: _TYPES.get(kind, "string") for name, kind in stored.items() if not name.startswith(RESERVED_PREFIX)}
     told = ", ".join(quoted(name) for name in (RECORD_ID, CHANGE, CHANGED_COLUMNS))
     for row in look.records(f"SELECT {told}{', ' if own else ''}{readable(own)} FROM changes"):
         record = None if row[CHANGE] == "removed" else {name: row[name] for name in own}
