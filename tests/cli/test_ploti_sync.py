@@ -1,12 +1,14 @@
 """`ploti sync` as a user runs it: output for people and as JSON, exit codes, one clear line for trouble."""
 
 import json
+from dataclasses import replace
 
 import duckdb
 import psycopg
 import pytest
 
 from ploti.cli import run
+from ploti.testing.fake_state import StoredFile
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 from ploti.testing.stories import PERMITS, A, permit, permits
 
@@ -36,6 +38,22 @@ def ploti(capsys, *tokens):
     code = run(["sync", *tokens])
     out, err = capsys.readouterr()
     return code, out, err
+
+
+def test_attachments_come_into_a_folder_with_the_rows(feed, to, tmp_path, capsys):
+    folder, versions = tmp_path / "files", feed.api.state.datasets[A].versions
+    attached = {"original": StoredFile("original", b"a map", "../map.pdf", "application/pdf")}
+    versions[1] = replace(versions[1], attachments=attached)
+    code, out, _ = ploti(capsys, SUBSCRIPTION, to, f"--attachments={folder}")
+    assert (code, out.splitlines()[-1]) == (0, f"{A}: 1 attachments of version 1, 1 fetched, 0 removed")
+    assert (folder / A / "_map.pdf").read_bytes() == b"a map"
+    code, out, _ = ploti(capsys, SUBSCRIPTION, to, f"--attachments={folder}", "--json")
+    assert (code, json.loads(out)["attachments"]) == (0, [])
+    (folder / A / "_map.pdf").unlink()
+    feed.api.keep(A, 1, "pruned")
+    code, out, _ = ploti(capsys, SUBSCRIPTION, to, f"--attachments={folder}", "--json")
+    assert code == 1
+    assert "past retention" in json.loads(out)["attachments"][0]["problem"]
 
 
 def test_sync_then_nothing_to_do_then_changes(feed, path, to, capsys):

@@ -4,18 +4,21 @@ import json as json_text
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
 import ploti
+from ploti.cli.attachments import attachments_wire, show_attachments
 from ploti.cli.progress import watching
 from ploti.cli.show import AsJson, cell, local_time, present, show_table
 from ploti.sync.target import DatasetStatus, Say, Target, say_nothing
 from ploti.sync.targets import open_target
 
 if TYPE_CHECKING:
+    from ploti.sync.attachments import AttachmentsReport
     from ploti.sync.loop import Repaired, SyncReport, Verified
     from ploti.sync.perform import DatasetReport
 
@@ -40,6 +43,7 @@ def sync_subscription(
     schema: Schema = None,
     on_major: Literal["pause", "apply"] = "pause",
     follow: Annotated[bool, Parameter(negative="")] = False,
+    attachments: Path | None = None,
     json: AsJson = False,
 ) -> int:
     """Bring a database up to date with a subscription: one table per dataset.
@@ -55,7 +59,10 @@ def sync_subscription(
         What to do with a MAJOR schema change: keep that dataset at its version, or follow it.
     follow
         Go on until stopped: wait for the next event and bring it in. With --json, a report is a line.
+    attachments
+        A folder that gets the attachments of the versions in the database, in a folder for each dataset.
     """
+    from ploti.sync.attachments import follow_attachments
     from ploti.sync.loop import sync
 
     followed = subscription or os.environ.get("PLOTI_SUBSCRIPTION")
@@ -66,14 +73,20 @@ def sync_subscription(
     with ploti.Client() as client, watching(json) as progress:
         target = _target(to, schema, progress.line)
 
+        files: list[AttachmentsReport] = []
+
         def run() -> "SyncReport":
-            return sync(client, followed, target, on_major=on_major, progress=progress)
+            report = sync(client, followed, target, on_major=on_major, progress=progress)
+            if attachments is not None:
+                files[:] = follow_attachments(client, target.state().datasets.values(), attachments, progress)
+            return report
 
         if follow:
             _follow(client, followed, run, progress.line, json)
         report = run()
-    present(_report_wire(report), json, _show_report)
-    return BEHIND if report.behind else 0
+    told = {} if attachments is None else {"attachments": [attachments_wire(each) for each in files]}
+    present(_report_wire(report) | told, json, _show_report)
+    return BEHIND if report.behind or any(each.problem for each in files) else 0
 
 
 def _follow(
@@ -237,6 +250,8 @@ def _show_report(report: dict[str, Any]) -> None:
         _show_datasets(report["datasets"])
     else:
         print("Everything is up to date.")
+    for each in report.get("attachments", ()):
+        show_attachments(each)
 
 
 def _show_datasets(datasets: list[dict[str, Any]]) -> None:
