@@ -84,6 +84,16 @@ def test_a_person_sees_both_records_side_by_side_answers_and_the_build_goes_on(r
     assert run("work", "--once")[1].startswith("ds_x: waiting for its matching agent, 0 of 1 pairs judged")
     (row,) = run("status", "--json")[1]
     assert (row["state"], row["why"][:38]) == ("waiting", "for 1 of 1 pairs to be judged until 20")
+    for number in (1, 2):
+        (tmp_path / f"{number}.csv").write_text(BEFORE.replace("name 3", f"name 3{number}"))
+    code, out = run("check", "ds_x", "--history", str(tmp_path))
+    assert (code, out.splitlines()) == (
+        1,
+        [
+            "ds_x 1.csv: waiting: an earlier version waits for its matching agent; this state is built next",
+            "the history stops here: give the states after this one when its version is judged",
+        ],
+    )
     assert run("judge", "ask", "ds_x", "--json")[1]["outcome"] == "waiting"
     assert run("judge", "finish", "ds_x", "--json")[1]["outcome"] == "released"
     assert run("judge", "list") == (0, "no pairs to judge yet\n")
