@@ -3,9 +3,11 @@
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 REPO = Path(__file__).parents[2]
@@ -53,6 +55,10 @@ def test_the_example_with_your_own_data_runs_as_it_is_written(tmp_path):
         assert "+0 ~1 -0" in shell("ploti-server check ds_my_permits", tmp_path, environment)
         shell(lines[2].replace("sub_...", subscription), tmp_path, environment)
         assert "equal" in shell(lines[3], tmp_path, environment)
+        assert re.search("changed +B2 +status", shell(lines[4].replace("sub_...", subscription), tmp_path, environment))
+        assert "2 rows" in shell(lines[5], tmp_path, environment)
+        with closing(sqlite3.connect(tmp_path / "permits.gpkg")) as db:
+            assert db.execute("SELECT count(*) FROM ds_my_permits WHERE status = 'issued'").fetchall() == [(2,)]
     finally:
         server.terminate()
         server.wait(timeout=30)
