@@ -17,10 +17,11 @@ from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import Answer, Delivery
-from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.domain.events import LoggedEvent, NewEvent, StoredBodies
 from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import Counted
+from ploti_server.domain.log import LogEnds
 from ploti_server.domain.notices import Notice
 from ploti_server.domain.retention import RetentionLimits
 from ploti_server.domain.subscriptions import Subscription
@@ -129,6 +130,9 @@ class VersionRecords(Protocol):
 
     def current(self, dataset_id: str) -> Version | None:
         """Find the newest released version."""
+
+    def currents(self, dataset_ids: Collection[str]) -> dict[str, Version]:
+        """Find the same of each dataset named that has one."""
 
     def newest_number(self, dataset_id: str) -> int:
         """Give the highest number so far, 0 where there is none."""
@@ -243,6 +247,9 @@ class EventRecords(Protocol):
     ) -> tuple[LoggedEvent, ...]:
         """List events with a higher number, in order."""
 
+    def bodies(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> StoredBodies:
+        """Give the same events' stored bodies."""
+
     def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
         """List each dataset's last event of these types with a number up to `through`, by dataset."""
 
@@ -257,6 +264,9 @@ class EventRecords(Protocol):
 
     def oldest(self, subscription_id: str) -> int | None:
         """Give the number of the oldest event kept, None where none is."""
+
+    def ends(self, subscription_id: str) -> LogEnds:
+        """Give both ends of a log."""
 
     def sent_by(self, subscription_id: str, moment: datetime) -> int | None:
         """Give the number up to which all kept events were sent at a moment or before, None where no event was."""

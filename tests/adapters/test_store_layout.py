@@ -1,11 +1,13 @@
 """Opening a database: its tables, its settings, other layouts, other addresses, forked processes."""
 
+import json
 import os
 import sqlite3
 import threading
 from datetime import UTC, datetime
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -17,10 +19,15 @@ from ploti_server.adapters.migrations import UnknownLayout
 from ploti_server.adapters.store import open_store
 from ploti_server.adapters.store_tables import metadata
 from ploti_server.domain.datasets import Dataset, SourceSpec
+from ploti_server.domain.events import LoggedEvent, added, stored_body
 from ploti_server.domain.settings import Settings
+from ploti_server.domain.subscriptions import Subscription
+from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.domain.workspaces import Workspace
 
 DATASET = Dataset("ds_a", "A", SourceSpec("csv", "x"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+VERSION = Version("ds_a", 3, 1, VersionStatus.RELEASED, 1)
 COUNTS = {"call_counts"}
 """Tables of raw SQL: on SQLite they lie in a file of their own."""
 
@@ -80,6 +87,31 @@ def test_layout_of_a_newer_program_is_refused_and_left_alone(empty_url):
     with engine.connect() as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "9999"
     engine.dispose()
+
+
+def test_events_of_an_older_layout_get_the_body_that_is_written_today(empty_url):
+    event = LoggedEvent("sub_1", 7, "feed.dataset.added", "ds_a", NOW, added("ds_a", VERSION).data)
+    other = LoggedEvent("sub_1", 8, "feed.dataset.removed", "ds_a", NOW, {"datasetId": "ds_a", "reason": 'é\x01"x'})
+    store = open_store(empty_url)
+    with store.write() as records:
+        records.workspaces.put(Workspace("w1", "Lee", (), None, NOW))
+        records.subscriptions.put(Subscription("sub_1", "w1", "N", (), (), (), 1, NOW, NOW))
+    store.close()
+    engine = engine_of(empty_url)
+    with engine.begin() as connection:
+        command.stamp(migrations.configuration(connection), "0005")
+        connection.execute(text("ALTER TABLE events RENAME COLUMN body TO data"))
+        moment = int(NOW.timestamp()) * 1_000_000
+        for one in (event, other):
+            values = {"n": one.number, "type": one.type, "at": moment, "data": json.dumps(one.data)}
+            insert = "INSERT INTO events VALUES ('sub_1', :n, :type, 'ds_a', :at, :data)"
+            connection.execute(text(insert), values)
+    engine.dispose()
+    again = open_store(empty_url)
+    with again.read() as records:
+        assert records.events.after("sub_1", 0, 10) == (event, other)
+        assert records.events.bodies("sub_1", 0, 10).text == f"{stored_body(event)},{stored_body(other)}"
+    again.close()
 
 
 def test_many_open_an_empty_database_at_once(empty_url):

@@ -22,6 +22,7 @@ from ploti_server.domain.checks import Refresh
 from ploti_server.domain.datasets import (
     Topic,
 )
+from ploti_server.domain.versions import VersionStatus
 from ploti_server.domain.workspaces import Member
 
 
@@ -157,6 +158,15 @@ class TestCatalog:
             records.catalog.put_refresh("ds_a", Refresh(NOW + HOUR, None))
             assert records.catalog.refresh("ds_a") == Refresh(NOW + HOUR, None, None)
             assert records.catalog.refresh("ds_b") == Refresh()
+
+    def test_currents_are_the_newest_released_of_the_named(self, filled):
+        with filled.write() as records:
+            for one in (version(1), version(2), version(3, VersionStatus.HELD), version(1, of="ds_b")):
+                records.versions.put(one)
+            assert records.versions.currents(["ds_a", "ds_c"]) == {"ds_a": version(2)}
+            both = {"ds_a": version(2), "ds_b": version(1, of="ds_b")}
+            assert records.versions.currents({"ds_a", "ds_b"}) == both
+            assert records.versions.currents([]) == {}
 
     def test_refreshes_are_those_known_of_all_or_of_the_named(self, filled):
         with filled.write() as records:

@@ -17,6 +17,8 @@ from tests.adapters.store_rows import (
 )
 
 from ploti.contract import events as wire
+from ploti_server.domain.events import StoredBodies, stored_body
+from ploti_server.domain.log import LogEnds
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.workspaces import Member, Workspace
 from ploti_server.ports import NameTaken
@@ -230,14 +232,22 @@ class TestEvents:
         kinds = [wire.ADDED, wire.STALE, wire.ADDED, wire.REMOVED]
         with filled.write() as records:
             records.events.append("sub_1", [event(kind=kind) for kind in kinds], NOW)
-            assert numbers(records.events.after("sub_1", number, limit, types)) == want
+            found = records.events.after("sub_1", number, limit, types)
+            assert numbers(found) == want
+            text = ",".join(stored_body(one) for one in found)
+            last = want[-1] if want else number
+            assert records.events.bodies("sub_1", number, limit, types) == StoredBodies(text, len(want), last)
 
     def test_newest_and_oldest(self, filled):
         with filled.write() as records:
             assert records.events.newest("sub_1") == records.events.newest("sub_x") == 0
             assert records.events.oldest("sub_1") is None
+            assert records.events.ends("sub_1") == records.events.ends("sub_x") == LogEnds(0, None)
+            assert records.events.newest_of(["sub_1", "sub_x"]) == {"sub_1": 0}
             records.events.append("sub_1", [event(), event(), event()], NOW)
             assert (records.events.oldest("sub_1"), records.events.newest("sub_1")) == (1, 3)
+            assert records.events.ends("sub_1") == LogEnds(3, 1)
+            assert records.events.newest_of(["sub_1"]) == {"sub_1": 3}
 
     @pytest.mark.parametrize(
         ("sent", "by", "through"),

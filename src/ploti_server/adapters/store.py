@@ -175,5 +175,6 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql(f"PRAGMA query_only = {0 if writes else 1}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver: Any = connection.connection.driver_connection
+    driver.execute(f"PRAGMA query_only = {0 if writes else 1}").close()
+    driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, exists, func, literal_column, or_, select, update
 
 from ploti_server.adapters import store_tables as tables
 from ploti_server.adapters.store_transaction import Transaction
@@ -16,6 +16,29 @@ from ploti_server.domain.versions import Version, VersionStatus
 _STARTED = (CheckStatus.BUILDING, CheckStatus.WAITING)
 _OPEN = (CheckStatus.QUEUED, *_STARTED)
 _SHOWN = (VersionStatus.RELEASED, VersionStatus.RELEASED_AGAIN)
+
+_DATASET = select(tables.datasets).where(tables.datasets.c.id == bindparam("id"))
+_DATASETS = select(tables.datasets).order_by(tables.datasets.c.id)
+_REFRESH = select(tables.refreshes).where(tables.refreshes.c.dataset_id == bindparam("dataset"))
+_VERSION = select(tables.versions).where(
+    tables.versions.c.dataset_id == bindparam("dataset"), tables.versions.c.number == bindparam("number")
+)
+_CURRENT = (
+    select(tables.versions)
+    .where(
+        tables.versions.c.dataset_id == bindparam("dataset"),
+        tables.versions.c.status == literal_column(f"'{VersionStatus.RELEASED.value}'"),
+    )
+    .order_by(tables.versions.c.number.desc())
+    .limit(literal_column("1"))
+)
+
+_LAST_CHECK = (
+    select(tables.checks)
+    .where(tables.checks.c.dataset_id == bindparam("dataset"))
+    .order_by(tables.checks.c.id.desc())
+    .limit(literal_column("1"))
+)
 
 
 class SqlCatalog:
@@ -33,12 +56,11 @@ class SqlCatalog:
         self._in.insert(tables.topics, [TOPIC.row(t) | {"position": n} for n, t in enumerate(topics)])
 
     def dataset(self, dataset_id: str) -> Dataset | None:
-        row = self._in.row(select(tables.datasets).where(tables.datasets.c.id == dataset_id))
-        return None if row is None else DATASET.value(row)
+        rows = self._in.fetch(_DATASET, id=dataset_id)
+        return DATASET.value_of(rows[0]) if rows else None
 
     def datasets(self) -> tuple[Dataset, ...]:
-        rows = self._in.rows(select(tables.datasets).order_by(tables.datasets.c.id))
-        return tuple(DATASET.value(row) for row in rows)
+        return tuple(DATASET.value_of(row) for row in self._in.fetch(_DATASETS))
 
     def put_dataset(self, dataset: Dataset) -> None:
         self._in.put(tables.datasets, DATASET.row(dataset))
@@ -48,8 +70,8 @@ class SqlCatalog:
         self._in.locked(select(ids).where(ids.in_(list(dataset_ids))).order_by(ids))
 
     def refresh(self, dataset_id: str) -> Refresh:
-        row = self._in.row(select(tables.refreshes).where(tables.refreshes.c.dataset_id == dataset_id))
-        return Refresh() if row is None else REFRESH.value(row)
+        rows = self._in.fetch(_REFRESH, dataset=dataset_id)
+        return REFRESH.value_of(rows[0]) if rows else Refresh()
 
     def refreshes(self, dataset_ids: Collection[str] | None = None) -> dict[str, Refresh]:
         query = select(tables.refreshes).order_by(tables.refreshes.c.dataset_id)
@@ -151,8 +173,8 @@ class SqlVersions:
         self._in = transaction
 
     def get(self, dataset_id: str, number: int) -> Version | None:
-        row = self._in.row(select(tables.versions).where(_is(dataset_id, number)))
-        return None if row is None else VERSION.value(row)
+        rows = self._in.fetch(_VERSION, dataset=dataset_id, number=number)
+        return VERSION.value_of(rows[0]) if rows else None
 
     def put(self, version: Version) -> None:
         self._in.put(tables.versions, VERSION.row(version))
@@ -164,8 +186,20 @@ class SqlVersions:
             raise ValueError(f"version {number} of {dataset_id} was released and stays")
 
     def current(self, dataset_id: str) -> Version | None:
-        found = self.released(dataset_id, newest_first=True, limit=1)
-        return found[0] if found else None
+        rows = self._in.fetch(_CURRENT, dataset=dataset_id)
+        return VERSION.value_of(rows[0]) if rows else None
+
+    def currents(self, dataset_ids: Collection[str]) -> dict[str, Version]:
+        c, other = tables.versions.c, tables.versions.alias("other").c
+        newest = select(func.max(other.number)).where(
+            other.dataset_id == c.dataset_id, other.status == VersionStatus.RELEASED
+        )
+        query = select(tables.versions).where(
+            c.dataset_id.in_(list(dataset_ids)),
+            c.status == VersionStatus.RELEASED,
+            c.number == newest.scalar_subquery(),
+        )
+        return {row.dataset_id: VERSION.value(row) for row in self._in.rows(query)}
 
     def newest_number(self, dataset_id: str) -> int:
         c = tables.versions.c

@@ -4,17 +4,48 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, bindparam, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ploti_server.adapters import store_tables as tables
 from ploti_server.adapters.store_records_webhooks import queue
 from ploti_server.adapters.store_transaction import Transaction
-from ploti_server.adapters.store_values import API_KEY, MEMBER, SUBSCRIPTION, WORKSPACE, encode, logged_event
-from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.adapters.store_values import API_KEY, MEMBER, SUBSCRIPTION, WORKSPACE, logged_event
+from ploti_server.domain.events import LoggedEvent, NewEvent, StoredBodies, stored_body
+from ploti_server.domain.log import LogEnds
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.workspaces import ApiKey, Member, Workspace
 from ploti_server.ports import NameTaken
+
+_WORKSPACE = select(tables.workspaces).where(tables.workspaces.c.id == bindparam("id"))
+_MEMBER = select(tables.members).where(
+    tables.members.c.workspace_id == bindparam("workspace"), tables.members.c.name == bindparam("name")
+)
+_KEY = select(tables.api_keys).where(tables.api_keys.c.key_hash == bindparam("hash"))
+_SUBSCRIPTION = select(tables.subscriptions).where(tables.subscriptions.c.id == bindparam("id"))
+_JOINED = (
+    select(tables.joined.c.dataset_id)
+    .where(tables.joined.c.subscription_id == bindparam("subscription"))
+    .order_by(tables.joined.c.dataset_id)
+)
+_HOLDING = (
+    select(tables.subscriptions)
+    .join(tables.joined, tables.joined.c.subscription_id == tables.subscriptions.c.id)
+    .where(tables.joined.c.dataset_id == bindparam("dataset"))
+    .order_by(tables.subscriptions.c.id)
+)
+_BODIES = (
+    select(tables.events.c.number, tables.events.c.body)
+    .where(tables.events.c.subscription_id == bindparam("subscription"), tables.events.c.number > bindparam("after"))
+    .order_by(tables.events.c.number)
+    .limit(bindparam("limit"))
+)
+_ENDS = select(
+    tables.counters.c.newest,
+    select(func.min(tables.events.c.number))
+    .where(tables.events.c.subscription_id == tables.counters.c.subscription_id)
+    .scalar_subquery(),
+).where(tables.counters.c.subscription_id == bindparam("subscription"))
 
 
 class SqlWorkspaces:
@@ -24,7 +55,8 @@ class SqlWorkspaces:
         self._in = transaction
 
     def get(self, workspace_id: str) -> Workspace | None:
-        return self._one(select(tables.workspaces).where(tables.workspaces.c.id == workspace_id))
+        rows = self._in.fetch(_WORKSPACE, id=workspace_id)
+        return WORKSPACE.value_of(rows[0]) if rows else None
 
     def named(self, name: str) -> Workspace | None:
         return self._one(select(tables.workspaces).where(tables.workspaces.c.name == name))
@@ -48,9 +80,8 @@ class SqlWorkspaces:
         self._in.change(tables.workspaces.delete().where(tables.workspaces.c.id == workspace_id))
 
     def member(self, workspace_id: str, name: str) -> Member | None:
-        c = tables.members.c
-        row = self._in.row(select(tables.members).where(c.workspace_id == workspace_id, c.name == name))
-        return None if row is None else MEMBER.value(row)
+        rows = self._in.fetch(_MEMBER, workspace=workspace_id, name=name)
+        return MEMBER.value_of(rows[0]) if rows else None
 
     def members(self, workspace_id: str) -> tuple[Member, ...]:
         c = tables.members.c
@@ -64,8 +95,8 @@ class SqlWorkspaces:
         self._in.put(tables.api_keys, API_KEY.row(key))
 
     def key_by_hash(self, key_hash: str) -> ApiKey | None:
-        row = self._in.row(select(tables.api_keys).where(tables.api_keys.c.key_hash == key_hash))
-        return None if row is None else API_KEY.value(row)
+        rows = self._in.fetch(_KEY, hash=key_hash)
+        return API_KEY.value_of(rows[0]) if rows else None
 
     def keys(self, workspace_id: str) -> tuple[ApiKey, ...]:
         c = tables.api_keys.c
@@ -84,8 +115,8 @@ class SqlSubscriptions:
         self._in = transaction
 
     def get(self, subscription_id: str) -> Subscription | None:
-        row = self._in.row(select(tables.subscriptions).where(tables.subscriptions.c.id == subscription_id))
-        return None if row is None else SUBSCRIPTION.value(row)
+        rows = self._in.fetch(_SUBSCRIPTION, id=subscription_id)
+        return SUBSCRIPTION.value_of(rows[0]) if rows else None
 
     def of_workspace(self, workspace_id: str) -> tuple[Subscription, ...]:
         c = tables.subscriptions.c
@@ -107,9 +138,7 @@ class SqlSubscriptions:
         return bool(self._in.locked(select(ids).where(ids == subscription_id), skip=True))
 
     def joined(self, subscription_id: str) -> tuple[str, ...]:
-        c = tables.joined.c
-        query = select(c.dataset_id).where(c.subscription_id == subscription_id).order_by(c.dataset_id)
-        return tuple(row.dataset_id for row in self._in.rows(query))
+        return tuple(dataset_id for (dataset_id,) in self._in.fetch(_JOINED, subscription=subscription_id))
 
     def join(self, subscription_id: str, dataset_id: str) -> None:
         self._in.insert_new(tables.joined, {"subscription_id": subscription_id, "dataset_id": dataset_id})
@@ -119,9 +148,7 @@ class SqlSubscriptions:
         self._in.change(tables.joined.delete().where(c.subscription_id == subscription_id, c.dataset_id == dataset_id))
 
     def holding(self, dataset_id: str) -> tuple[Subscription, ...]:
-        c = tables.joined.c
-        query = select(tables.subscriptions).join(tables.joined, c.subscription_id == tables.subscriptions.c.id)
-        return self._many(query.where(c.dataset_id == dataset_id).order_by(tables.subscriptions.c.id))
+        return tuple(SUBSCRIPTION.value_of(row) for row in self._in.fetch(_HOLDING, dataset=dataset_id))
 
     def _many(self, query: Select[Any]) -> tuple[Subscription, ...]:
         return tuple(SUBSCRIPTION.value(row) for row in self._in.rows(query))
@@ -141,7 +168,7 @@ class SqlEvents:
             LoggedEvent(subscription_id, first + offset, event.type, event.dataset_id, now, event.data)
             for offset, event in enumerate(events)
         )
-        self._in.insert(tables.events, [vars(event) | {"data": encode(event.data)} for event in logged])
+        self._in.insert(tables.events, [_event_row(event) for event in logged])
         queue(self._in, subscription_id, logged, now)
         return logged
 
@@ -166,6 +193,15 @@ class SqlEvents:
             query = query.where(c.type.in_(list(types)))
         return tuple(logged_event(row) for row in self._in.rows(query.order_by(c.number).limit(limit)))
 
+    def bodies(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> StoredBodies:
+        if types is None:
+            rows = self._in.fetch(_BODIES, subscription=subscription_id, after=number, limit=limit)
+        else:
+            c = tables.events.c
+            query = select(c.number, c.body).where(c.subscription_id == subscription_id, c.number > number)
+            rows = self._in.rows(query.where(c.type.in_(list(types))).order_by(c.number).limit(limit))
+        return StoredBodies(",".join([body for _, body in rows]), len(rows), rows[-1][0] if rows else number)
+
     def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
         c = tables.events.c
         last = (
@@ -185,6 +221,10 @@ class SqlEvents:
     def newest(self, subscription_id: str) -> int:
         c = tables.counters.c
         return self._in.number(select(c.newest).where(c.subscription_id == subscription_id)) or 0
+
+    def ends(self, subscription_id: str) -> LogEnds:
+        found = self._in.fetch(_ENDS, subscription=subscription_id)
+        return LogEnds(*found[0]) if found else LogEnds(0, None)
 
     def newest_of(self, subscription_ids: Collection[str]) -> dict[str, int]:
         c = tables.counters.c
@@ -206,6 +246,12 @@ class SqlEvents:
     def drop_through(self, subscription_id: str, number: int) -> None:
         c = tables.events.c
         self._in.change(tables.events.delete().where(c.subscription_id == subscription_id, c.number <= number))
+
+
+def _event_row(event: LoggedEvent) -> dict[str, Any]:
+    row = dict(vars(event)) | {"body": stored_body(event)}
+    del row["data"]
+    return row
 
 
 class SqlSecrets:

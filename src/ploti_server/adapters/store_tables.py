@@ -41,7 +41,12 @@ class Moment(TypeDecorator[datetime]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Turn a stored number into an aware moment."""
-        return None if value is None else _EPOCH + timedelta(microseconds=value)
+        return None if value is None else moment_of(value)
+
+
+def moment_of(number: int) -> datetime:
+    """Give the moment that a stored number stands for."""
+    return _EPOCH + timedelta(microseconds=number)
 
 
 NAME = String().with_variant(String(collation="C"), "postgresql")
@@ -176,7 +181,7 @@ events = Table(
     Column("type", NAME, nullable=False),
     Column("dataset_id", NAME, nullable=False),
     Column("timestamp", Moment, nullable=False),
-    Column("data", Text, nullable=False),
+    Column("body", Text, nullable=False),
 )
 webhooks = Table(
     "webhooks",

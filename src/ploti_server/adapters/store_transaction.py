@@ -1,11 +1,18 @@
 """One open transaction of the database: the few ways in which the records of the store use it."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Executable, Row, Select, Table, Update
+from sqlalchemy import Connection, Delete, Dialect, Executable, Row, Select, Table, Update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
+_DRIVEN: Mapping[str, Dialect] = {
+    "postgresql": PGDialect_psycopg(paramstyle="pyformat"),  # type: ignore[no-untyped-call]
+    "sqlite": sqlite.dialect(paramstyle="named"),
+}
+"""How each database's driver takes named parameters."""
 _INSERT = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -15,6 +22,16 @@ class Transaction:
     def __init__(self, connection: Connection, writable: bool) -> None:
         self._connection = connection
         self._writable = writable
+
+    def fetch(self, query: Select[Any], **values: Any) -> Sequence[tuple[Any, ...]]:
+        """Read all rows of a query that is made once, with `bindparam`s by name, as the driver gives them.
+
+        This is how each request reads: the toolkit's own work would cost fifty times the query.
+        """
+        sql, constants = _driven(query, self._connection.dialect.name)
+        driver: Any = self._connection.connection.driver_connection
+        found: Sequence[tuple[Any, ...]] = driver.execute(sql, constants | values).fetchall()
+        return found
 
     def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         """Read all rows of a query."""
@@ -70,3 +87,10 @@ class Transaction:
         if not self._writable:
             raise RuntimeError("this transaction was opened for reading; open it with store.write() to change or lock")
         return self._connection.execute(statement, rows)
+
+
+@lru_cache(maxsize=256)
+def _driven(query: Select[Any], dialect: str) -> tuple[str, dict[str, Any]]:
+    """Write a query as its driver takes it, with the values that never change."""
+    written = query.compile(dialect=_DRIVEN[dialect])
+    return str(written), {name: value for name, value in written.params.items() if value is not None}

@@ -29,11 +29,20 @@ def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 def read_answer(request: Request, body: Any, etag: str | None = None) -> Response:
     """Answer a read with its ETag, by default a weak one of its bytes, or `304` where the caller has just that."""
     content = msgspec.json.encode(body)
-    tag = etag or f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {"ETag": tag, "Cache-Control": _REVALIDATE, "Vary": "Authorization"}
-    if _has(request, tag):
+    return read_bytes(request, content, etag or tag_of(content))
+
+
+def read_bytes(request: Request, content: bytes, etag: str) -> Response:
+    """Answer a read with ready JSON."""
+    headers = {"ETag": etag, "Cache-Control": _REVALIDATE, "Vary": "Authorization"}
+    if _has(request, etag):
         return Response(status_code=304, headers=headers)
     return Response(content, 200, headers, JSON_TYPE)
+
+
+def tag_of(content: bytes) -> str:
+    """Give the weak ETag of what an answer is made of."""
+    return f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def compressed(response: Response, request: Request) -> Response:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
@@ -17,7 +18,7 @@ from ploti_server.api.pages import give_cursor, read_cursor
 from ploti_server.api.queries import Cursor, Limit200, PlainMoment
 from ploti_server.api.reach import access_for, covered_place, reach_dataset, require_topic
 from ploti_server.api.routes import Routes, caller_of
-from ploti_server.api.shapes import dataset_shape, standing_of
+from ploti_server.api.shapes import dataset_shape, standing_of, standings_of
 from ploti_server.domain.access import OUTSIDE_COVERAGE, Access
 from ploti_server.domain.coverage import lies_in
 from ploti_server.domain.datasets import Dataset
@@ -118,11 +119,12 @@ def _page(
 ) -> list[tuple[Dataset, Standing]]:
     """Take datasets in order until there are enough; `since` is inclusive (D8.3)."""
     found: list[tuple[Dataset, Standing]] = []
-    for dataset in candidates:
-        standing = standing_of(records, dataset.id)
-        released = standing.current.released_at if standing.current else None
-        if since is None or (released is not None and released >= since):
-            found.append((dataset, standing))
-        if len(found) == most:
-            break
-    return found
+    while len(found) < most and (some := list(islice(candidates, most))):
+        standings = standings_of(records, [dataset.id for dataset in some])
+        found += [(one, standings[one.id]) for one in some if _is_since(standings[one.id], since)]
+    return found[:most]
+
+
+def _is_since(standing: Standing, since: datetime | None) -> bool:
+    released = standing.current.released_at if standing.current else None
+    return since is None or (released is not None and released >= since)

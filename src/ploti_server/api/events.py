@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from ploti.contract import events as event_contract
 from ploti.contract.events import event_id
-from ploti_server.api.answers import read_answer
+from ploti_server.api.answers import read_bytes, tag_of
 from ploti_server.api.dispatch import Waiting
 from ploti_server.api.documented import answers
 from ploti_server.api.links import Context
 from ploti_server.api.queries import Limit500, PlainNumber, identify
 from ploti_server.api.routes import Routes, caller_of
-from ploti_server.domain.events import wire_event
-from ploti_server.domain.log import LogEnds, read_types, start_of
+from ploti_server.domain.events import sent_body
+from ploti_server.domain.log import read_types, start_of
 from ploti_server.pipeline.subscriptions import owned_subscription
 
 _WAIT = "Seconds to wait for an event where there is none after the cursor yet."
@@ -54,18 +54,16 @@ def event_routes(context: Context) -> APIRouter:
 def _read(context: Context, request: Request, asked: _Asked, wait: float) -> Response | Waiting:
     with context.ports.store.read() as records:
         found = owned_subscription(records, caller_of(request).workspace.id, asked.subscription)
-        ends = LogEnds(records.events.newest(found.id), records.events.oldest(found.id))
+        ends = records.events.ends(found.id)
         start = start_of(asked.cursor, ends)
-        events = records.events.after(found.id, start, asked.limit, asked.types)
-    last = events[-1].number if len(events) == asked.limit else ends.newest
-    if not events and wait > 0:
+        bodies = records.events.bodies(found.id, start, asked.limit, asked.types)
+    last = bodies.last if bodies.count == asked.limit else ends.newest
+    if not bodies.count and wait > 0:
         return _wait(context, request, replace(asked, cursor=event_id(last)), last, wait)
     base = context.base(request)
-    page: event_contract.EventPage = {
-        "events": [wire_event(event, base) for event in events],
-        "nextCursor": event_id(last),
-    }
-    return read_answer(request, page)
+    known = (base, found.id, str(start), str(last), str(bodies.count), *(asked.types or ()))
+    content = b'{"events":[%s],"nextCursor":"%s"}' % (sent_body(bodies.text, base), event_id(last).encode())
+    return read_bytes(request, content, tag_of("\0".join(known).encode()))
 
 
 def _wait(context: Context, request: Request, asked: _Asked, last: int, wait: float) -> Waiting:

@@ -22,13 +22,12 @@ from ploti_server.api.links import Context, Links
 from ploti_server.api.pages import give_cursor, read_cursor
 from ploti_server.api.queries import Caller, Cursor, PlainNumber
 from ploti_server.api.routes import Routes, caller_of
-from ploti_server.api.shapes import dataset_status, standing_of
+from ploti_server.api.shapes import dataset_status, standing_of, standings_of
 from ploti_server.domain.access import Access, Refused, access_of
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.events import LoggedEvent
 from ploti_server.domain.log import (
     HOLDING_EVENTS,
-    LogEnds,
     as_of_number,
     expired_as_of,
     held_as_of,
@@ -131,12 +130,14 @@ def _first_page(context: Context, caller: Caller, asked: _Asked, plan: PlanTopic
 
 def _entries_now(records: Records, subscription: Subscription, limit: int | None) -> list[_Entry]:
     held = records.subscriptions.joined(subscription.id)
+    listed = held if limit is None else held[: limit + 1]
+    standings = standings_of(records, listed)
     entries: list[_Entry] = []
-    for dataset_id in held if limit is None else held[: limit + 1]:
+    for dataset_id in listed:
         dataset = records.catalog.dataset(dataset_id)
         if dataset is None:
             raise LookupError(f"{subscription.id} holds {dataset_id}, which is in no catalog")
-        standing = standing_of(records, dataset_id)
+        standing = standings[dataset_id]
         entries.append(_Entry(dataset, standing.current, standing))
     return entries
 
@@ -150,7 +151,7 @@ def _page_then(
         found = owned_subscription(records, caller.workspace.id, asked.subscription)
         workspace = records.workspaces.get(found.workspace_id) or caller.workspace
         access = access_of(workspace, plan)
-        ends = LogEnds(records.events.newest(found.id), records.events.oldest(found.id))
+        ends = records.events.ends(found.id)
         if asked.as_of is not None:
             number = as_of_number(asked.as_of, ends)
             point = given or _Point(number, now)
@@ -195,7 +196,7 @@ def _entries_then(
     records: Records, subscription: Subscription, access: Access, point: _Point, limit: int | None
 ) -> list[_Entry]:
     """List what was held at the point and still is, each at the version that was current then."""
-    ends = LogEnds(records.events.newest(subscription.id), records.events.oldest(subscription.id))
+    ends = records.events.ends(subscription.id)
     if point.event > ends.newest or not ends.keeps_all_after(point.event):
         raise Refused("invalid_input", "This manifest's cursor has expired: ask for the manifest again.", "cursor")
     later = later_events(_events_after(records, subscription.id, point.event))

@@ -1,9 +1,11 @@
 """Domain values as the API's resources (page 000, 001, 003, 004)."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from ploti.contract import resources
 from ploti.contract.files import GEOMETRY, SRID
+from ploti_server.domain.checks import Refresh
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.places import place_named
 from ploti_server.domain.schema import Schema
@@ -17,17 +19,25 @@ from ploti_server.ports import Records
 
 def standing_of(records: Records, dataset_id: str) -> Standing:
     """Gather what a dataset's resource shows beside its definition."""
-    current = records.versions.current(dataset_id)
-    refresh = records.catalog.refresh(dataset_id)
-    if current is not None:
-        return Standing(current, refresh)
-    return Standing(
-        current=None,
-        refresh=refresh,
-        is_subscribed=bool(records.subscriptions.holding(dataset_id)),
-        is_held=bool(records.versions.in_status(dataset_id, [VersionStatus.HELD])),
-        last_check=records.checks.last_of(dataset_id),
-    )
+    return standings_of(records, [dataset_id])[dataset_id]
+
+
+def standings_of(records: Records, dataset_ids: Collection[str]) -> dict[str, Standing]:
+    """Gather the same of several datasets at once."""
+    currents = records.versions.currents(dataset_ids)
+    refreshes = records.catalog.refreshes(dataset_ids)
+    without = [one for one in dataset_ids if one not in currents]
+    held = {version.dataset_id for version in records.versions.in_status(None, [VersionStatus.HELD])} if without else ()
+    standings = {one: Standing(version, refreshes.get(one, Refresh())) for one, version in currents.items()}
+    for one in without:
+        standings[one] = Standing(
+            current=None,
+            refresh=refreshes.get(one, Refresh()),
+            is_subscribed=bool(records.subscriptions.holding(one)),
+            is_held=one in held,
+            last_check=records.checks.last_of(one),
+        )
+    return standings
 
 
 def has_source(dataset: Dataset) -> bool:

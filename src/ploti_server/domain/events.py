@@ -1,8 +1,11 @@
 """Events before they are numbered, as the log keeps them, and one builder for each type (page 003)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from ploti.contract import events as wire
 from ploti.contract.events import EventType, RemovedReason
@@ -32,11 +35,28 @@ class LoggedEvent:
     data: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class StoredBodies:
+    """Bodies of a log's consecutive events as they are stored, joined by commas; `last` is the last one's number."""
+
+    text: str
+    count: int
+    last: int
+
+
+_BASE: Final = "\x01"
+"""Stands for the public address in a stored body. No JSON has this character by itself, so it is found for sure."""
+
+
 def wire_event(event: LoggedEvent, base: str) -> wire.Event:
     """Write an event as the log and webhooks give it; paths in its links become addresses under `base` (D7.7)."""
+    return _wire_event(event, lambda path: base + path)
+
+
+def _wire_event(event: LoggedEvent, linked: Callable[[str], Any]) -> wire.Event:
     data = dict(event.data)
     if "links" in data:
-        data["links"] = {name: base + path for name, path in data["links"].items()}
+        data["links"] = {name: linked(path) for name, path in data["links"].items()}
     return {
         "id": wire.event_id(event.number),
         "type": event.type,
@@ -44,6 +64,26 @@ def wire_event(event: LoggedEvent, base: str) -> wire.Event:
         "subscriptionId": event.subscription_id,
         "data": data,
     }
+
+
+def stored_body(event: LoggedEvent) -> str:
+    """Write an event as it is stored: its JSON, with a mark before each path that a reader's address goes before."""
+
+    def marked(path: str) -> msgspec.Raw:
+        return msgspec.Raw(b'"' + _BASE.encode() + msgspec.json.encode(path)[1:])
+
+    return msgspec.json.encode(_wire_event(event, marked)).decode()
+
+
+def data_of(body: str) -> dict[str, Any]:
+    """Read an event's data back from its stored body, its links as paths."""
+    data: dict[str, Any] = msgspec.json.decode(body.replace(_BASE, ""))["data"]
+    return data
+
+
+def sent_body(stored: str, base: str) -> bytes:
+    """Write stored bodies as they are sent, with addresses under `base`."""
+    return stored.replace(_BASE, msgspec.json.encode(base)[1:-1].decode()).encode()
 
 
 def _links(version: Version) -> dict[str, str]:

@@ -11,9 +11,10 @@ from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, CheckStatus, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import queued
-from ploti_server.domain.events import LoggedEvent, NewEvent
+from ploti_server.domain.events import LoggedEvent, NewEvent, StoredBodies, stored_body
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import WINDOW, Counted
+from ploti_server.domain.log import LogEnds
 from ploti_server.domain.notices import Notice
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
@@ -169,6 +170,10 @@ class _Versions:
     def current(self, dataset_id: str) -> Version | None:
         return next(iter(self.released(dataset_id, newest_first=True, limit=1)), None)
 
+    def currents(self, dataset_ids: Collection[str]) -> dict[str, Version]:
+        found = ((one, self.current(one)) for one in dataset_ids)
+        return {one: version for one, version in found if version is not None}
+
     def newest_number(self, dataset_id: str) -> int:
         return max((number for of, number in self._state.versions if of == dataset_id), default=0)
 
@@ -320,6 +325,11 @@ class _Events:
         found = (e for e in log if e.number > number and (types is None or e.type in types))
         return tuple(found)[:limit]
 
+    def bodies(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> StoredBodies:
+        found = self.after(subscription_id, number, limit, types)
+        text = ",".join(stored_body(event) for event in found)
+        return StoredBodies(text, len(found), found[-1].number if found else number)
+
     def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
         log = self._state.events.get(subscription_id, ())
         last = {e.dataset_id: e for e in log if e.number <= through and e.type in types}
@@ -331,6 +341,9 @@ class _Events:
 
     def newest(self, subscription_id: str) -> int:
         return self._state.counters.get(subscription_id, 0)
+
+    def ends(self, subscription_id: str) -> LogEnds:
+        return LogEnds(self.newest(subscription_id), self.oldest(subscription_id))
 
     def newest_of(self, subscription_ids: Collection[str]) -> dict[str, int]:
         return {one: newest for one, newest in self._state.counters.items() if one in subscription_ids}
