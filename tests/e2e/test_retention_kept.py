@@ -1,11 +1,13 @@
 """What is past retention, from a real publisher to a reader's table; a prune killed by SIGKILL (page 001, D12)."""
 
+import json
 import os
 import signal
 import urllib.request
 from dataclasses import replace
 from datetime import timedelta
 
+import duckdb
 import pytest
 from tests.e2e.forge import forging
 from tests.e2e.independent import SyncedTable
@@ -13,7 +15,9 @@ from tests.e2e.serving import Publisher, serving
 
 from ploti import Client
 from ploti.errors import Reload
+from ploti.sync.attachments import follow_attachments
 from ploti.sync.loop import sync
+from ploti.sync.target import Progress
 from ploti.sync.targets import open_target
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.pipeline.check import GivenState
@@ -21,7 +25,9 @@ from ploti_server.pipeline.prune import prune
 
 CATALOG = """
 topics: [{id: t, name: T}]
-datasets: [{id: ds_x, title: X, topic: t, key: [k], source: {kind: file, url: x.csv}}]
+datasets:
+  - {id: ds_x, title: X, topic: t, key: [k], source: {kind: file, url: x.csv}, documents: [pdf],
+     attachments: [{file: original, url: map.pdf}]}
 """
 DATASET = "ds_x"
 
@@ -29,6 +35,7 @@ DATASET = "ds_x"
 @pytest.fixture
 def publisher(tmp_path):
     (tmp_path / "catalog.yaml").write_text(CATALOG)
+    (tmp_path / "map.pdf").write_bytes(b"a map")
     made = Publisher(tmp_path / "home", ("x",), tmp_path / "catalog.yaml")
     made.subscription = made.subscribe()
     publish(made, 1)
@@ -38,7 +45,8 @@ def publisher(tmp_path):
 def publish(publisher, number):
     """Publish a state in which every row has the number of its version."""
     state = publisher.home.parent / f"{number}.csv"
-    state.write_text("k,v\n" + "".join(f"{key},{number}\n" for key in range(20 + number)))
+    (state.parent / "plan.pdf").write_text(f"plan {number}")
+    state.write_text("k,v,pdf\n" + "".join(f"{key},{number},plan.pdf\n" for key in range(20 + number)))
     assert publisher.publish("x", GivenState(state)) == number
 
 
@@ -51,6 +59,18 @@ def age(publisher, days):
             records.versions.put(replace(version, **earlier))
 
 
+def check_documents(client, database, held):
+    """Every row finds the file that its cell names, with the bytes of its version, beside the dataset's own."""
+    follow_attachments(client, [held], database.parent / "files", Progress())
+    folder = database.parent / "files" / DATASET
+    paths = {one["file"]: one["path"] for one in json.loads((folder / "attachments.json").read_text())["attachments"]}
+    with duckdb.connect(database, read_only=True) as rows:
+        ((cell,),) = rows.execute("SELECT DISTINCT pdf FROM ds_x").fetchall()
+    assert {file: (folder / path).read_text() for file, path in paths.items()} == {
+        "original": "a map", cell: f"plan {held.version}",
+    }  # fmt: skip
+
+
 def test_a_reader_whose_next_version_is_past_retention_loads_the_current_one(publisher, tmp_path):
     database = tmp_path / "reader.duckdb"
     with serving(publisher) as url, Client(publisher.key, url) as client:
@@ -59,6 +79,7 @@ def test_a_reader_whose_next_version_is_past_retention_loads_the_current_one(pub
             (report,) = sync(client, publisher.subscription, open_target(f"duckdb:///{database}")).datasets
             table = SyncedTable(database, DATASET)
             assert (table.state, table.version) == ("ok", report.held.version)
+            check_documents(client, database, report.held)
             return report
 
         assert follow().held.version == 1
@@ -96,4 +117,6 @@ def test_after_a_sigkill_the_next_prune_ends_its_work(publisher):
     prune(publisher.ports)
     stored = publisher.ports.files.paths(f"{DATASET}/versions/1/")
     assert [path.split("/", 4)[4] for path in stored] == ["ledger/part-0000.parquet", "manifest.json", "schema.json"]
+    copies = publisher.ports.files.paths(f"{DATASET}/attachments/")
+    assert len([*copies]) == 3  # the map, and the plans of the versions that keep their snapshots
     assert publisher.published("x", 3).manifest["version"] == 3

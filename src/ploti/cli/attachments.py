@@ -62,7 +62,7 @@ def download(dataset: str, /, *files: str, to: Path, version: int | None = None,
                 raise ploti.NotFound(message, code="not_found", field="file")
         wanted = [known[name] for name in dict.fromkeys(files)] if files else listed
         report = save_attachments(client, dataset, number, wanted, to, progress=progress, whole=not files)
-    present(attachments_wire(report), json, show_attachments)
+    present(attachments_wire(report), json, lambda told: print(attachments_line(told)))
     return 0 if report.problem is None else 1
 
 
@@ -78,11 +78,11 @@ def attachments_wire(report: "AttachmentsReport") -> dict[str, Any]:
     }
 
 
-def show_attachments(report: dict[str, Any]) -> None:
-    """Print what became of a folder in a line."""
+def attachments_line(report: dict[str, Any]) -> str:
+    """Tell what became of a folder in a line."""
     told = f"{report['datasetId']}: {report['files']} attachments of version {report['version']}"
     told += f", {report['fetched']} fetched, {report['removed']} removed"
-    print(printable(told if report["problem"] is None else f"{told}; not all: {report['problem']}"))
+    return printable(told if report["problem"] is None else f"{told}; not all: {report['problem']}")
 
 
 def _listed(client: ploti.Client, dataset: str, version: int | None) -> tuple[int, "list[AttachmentLink]"]:

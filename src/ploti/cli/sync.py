@@ -11,7 +11,7 @@ from urllib.parse import quote
 from cyclopts import App, Parameter
 
 import ploti
-from ploti.cli.attachments import attachments_wire, show_attachments
+from ploti.cli.attachments import attachments_line, attachments_wire
 from ploti.cli.progress import watching
 from ploti.cli.show import AsJson, cell, local_time, present, show_table
 from ploti.sync.target import DatasetStatus, Say, Target, say_nothing
@@ -79,6 +79,8 @@ def sync_subscription(
             report = sync(client, followed, target, on_major=on_major, progress=progress)
             if attachments is not None:
                 files[:] = follow_attachments(client, target.state().datasets.values(), attachments, progress)
+            for each in files if follow else ():
+                progress.line(attachments_line(attachments_wire(each)))
             return report
 
         if follow:
@@ -251,7 +253,7 @@ def _show_report(report: dict[str, Any]) -> None:
     else:
         print("Everything is up to date.")
     for each in report.get("attachments", ()):
-        show_attachments(each)
+        print(attachments_line(each))
 
 
 def _show_datasets(datasets: list[dict[str, Any]]) -> None:
