@@ -4,6 +4,7 @@ Each ends a hold on a later version, whose state is built again after the act, s
 """
 
 from dataclasses import replace
+from typing import Any
 
 from ploti_server.domain.checks import Check, CheckKind, CheckStatus
 from ploti_server.domain.replacements import Replacement, ReplacementRefused, require_named
@@ -49,7 +50,9 @@ def release_again(ports: Ports, dataset_id: str, number: int, note: str | None =
             supersede_held(records, dataset_id, note or "")
         records.versions.put(replace(version, status=VersionStatus.RELEASED_AGAIN, note=note))
         owed = read.replacement if was_held and read is not None else None
-        act = _queue(ports, records, dataset_id, CheckKind.RELEASE_AGAIN, again=number, replacement=owed)
+        act = _queue(
+            ports, records, dataset_id, CheckKind.RELEASE_AGAIN, again=number, **_state_of(read) | {"replacement": owed}
+        )
         if was_held:
             return (act,)
         return act, *_resume(ports, records, held, f"version {number} was released again")
@@ -81,22 +84,16 @@ def _resume(ports: Ports, records: Records, held: Version | None, note: str) -> 
     if held is None or read is None:
         return ()
     supersede_held(records, held.dataset_id, f"{note}; its state comes again after that")
-    return (
-        _queue(
-            ports,
-            records,
-            held.dataset_id,
-            CheckKind.RESUME,
-            state_sha256=read.state_sha256,
-            file_name=read.file_name,
-            source_url=read.source_url,
-            fetched_at=read.fetched_at,
-            replacement=read.replacement,
-        ),
-    )
+    return (_queue(ports, records, held.dataset_id, CheckKind.RESUME, **_state_of(read)),)
 
 
-def _queue(ports: Ports, records: Records, dataset_id: str, kind: CheckKind, **fields: object) -> Check:
+def _state_of(read: Check | None) -> dict[str, Any]:
+    """Give what a check says of the state that it read, and of the ids that its version replaces."""
+    names = ("state_sha256", "file_name", "source_url", "fetched_at", "replacement")
+    return {name: getattr(read, name) for name in names} if read is not None else {}
+
+
+def _queue(ports: Ports, records: Records, dataset_id: str, kind: CheckKind, **fields: Any) -> Check:
     now = ports.clock.now()
     check = Check(0, dataset_id, CheckStatus.QUEUED, fetched_at=now, created_at=now, kind=kind)
-    return records.checks.add(replace(check, **fields))  # type: ignore[arg-type]
+    return records.checks.add(replace(check, **fields))
