@@ -48,7 +48,7 @@ OPTIONAL_TEXTS = ("chat_url", "chat_model", "chat_key", "notify_command", "notif
 @pytest.mark.parametrize("name", setting_names())
 def test_every_setting_can_be_given_in_the_environment_and_the_file(name):
     default = setting_value(Settings.of(HOME), name)
-    special = {"memory_mb": 100, "webhooks_key": "k" * 32, "webhooks_allow_loopback": True}
+    special = {"memory_mb": 100, "webhooks_key": "k" * 32, "webhooks_allow_loopback": True, "matching_agent": "chat"}
     text = isinstance(default, str) or name in ("public_url", *OPTIONAL_TEXTS)
     new = special.get(name, "http://x" if text else 1)
     in_environment = Settings.of(HOME, {f"PLOTI_SERVER_{name.upper()}": "true" if new is True else str(new)})
@@ -110,6 +110,7 @@ def test_empty_variable_is_none_and_home_and_other_programs_are_not_ours(text):
         ({}, {"host": " "}, "settings.toml: host has to be a text"),
         ({}, {"webhooks_key": "k" * 31}, "webhooks_key has to be a random text of 32 characters or more"),
         ({"PLOTI_SERVER_WEBHOOKS_ALLOW_LOOPBACK": "yes"}, {}, "ALLOW_LOOPBACK has to be true or false, not 'yes'"),
+        ({}, {"matching_agent": "magic"}, "matching_agent has to be one of built-in, chat, staff, nobody"),
         ({}, {"webhooks_allow_loopback": 1}, "webhooks_allow_loopback has to be true or false, not 1"),
         ({}, {"host": 5}, "settings.toml: host has to be a text"),
         (

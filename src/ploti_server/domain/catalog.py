@@ -16,6 +16,7 @@ import yaml
 from ploti.contract.files import ORIGINAL, SOURCE_COPY_PREFIX
 from ploti.contract.values import COLUMN_TYPES, ColumnType
 from ploti_server.domain.datasets import (
+    AGENTS,
     Attachment,
     Dataset,
     GeometryColumns,
@@ -29,7 +30,6 @@ from ploti_server.domain.fields import Allowed, Fields, lines_of, load_yaml, sho
 from ploti_server.domain.places import place_named
 
 SOURCE_KINDS: Final = ("file", "arcgis", "socrata", "ckan", "ogcapi", "wfs")
-AGENTS: Final = ("built-in", "chat", "staff", "nobody")
 _DATASET_ID: Final = re.compile(r"ds_[a-z0-9_]+")
 _TOPIC_ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})([mhdw])")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from ploti.contract.values import ColumnType
 
@@ -50,6 +50,10 @@ class ReviewLimits:
     max_geometry_loss: float = 0.1
     min_rows_for_shares: int = 20
     release_after_agreeing_checks: int | None = None
+
+
+AGENTS: Final = ("built-in", "chat", "staff", "nobody")
+"""Who can judge a dataset's records (D4.8)."""
 
 
 @dataclass(frozen=True)

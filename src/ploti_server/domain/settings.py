@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args, get_type_hints
 from urllib.parse import quote, urlsplit
 
 from ploti_server.domain.chat import Chat
-from ploti_server.domain.datasets import MatchingLimits, ReviewLimits
+from ploti_server.domain.datasets import AGENTS, MatchingLimits, ReviewLimits
 from ploti_server.domain.notices import Notify
 from ploti_server.domain.retention import RetentionLimits
 
@@ -190,6 +190,8 @@ def _text(name: str, value: Any, shown: str) -> str:
         raise SettingsBroken(f"{shown} has to be a text")
     if name == "webhooks_key" and len(value) < _KEY_LEAST:
         raise SettingsBroken(f"{shown} has to be a random text of {_KEY_LEAST} characters or more")
+    if name == "matching_agent" and value not in AGENTS:
+        raise SettingsBroken(f"{shown} has to be one of {', '.join(AGENTS)}")
     return _address(value, shown) if name in _ADDRESSES else value
 
 
