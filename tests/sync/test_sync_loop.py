@@ -227,3 +227,91 @@ def test_verify_tells_why_a_table_could_not_be_compared(feed, target, client):
     assert found[B].equal
     assert not found[A].equal
     assert found[A].problem
+
+
+def spoilt(feed, path, *members, value=None, cursor=None):
+    """An answer of the fake, with one member taken away, or another value in its place."""
+    with Client(**feed.api.client_options) as client:
+        answer = client.http.get(path, {"cursor": cursor})
+    place = answer
+    for member in members[:-1]:
+        place = place[member]
+    if value is None:
+        del place[members[-1]]
+    else:
+        place[members[-1]] = value
+    return answer
+
+
+MANIFEST = f"/v1/feeds/subscriptions/{SUBSCRIPTION}/manifest"
+LOG = f"/v1/feeds/subscriptions/{SUBSCRIPTION}/events"
+SPOILT_ENTRIES = [
+    ("a manifest entry without a version", MANIFEST, ("datasets", 0, "version"), "version"),
+    ("a manifest entry with half a file", MANIFEST, ("datasets", 0, "files", "snapshot", 0, "sha256"), "sha256"),
+    ("an event without its version", LOG, ("events", 0, "data", "version"), "version"),
+    (
+        "a version without its previous one",
+        f"/v1/feeds/datasets/{A}/versions/2",
+        ("previousVersion",),
+        "previousVersion",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("address", "members", "named"), [row[1:] for row in SPOILT_ENTRIES], ids=[row[0] for row in SPOILT_ENTRIES]
+)
+def test_an_answer_that_lacks_something_leaves_its_dataset_behind_and_the_next_run_makes_it_good(
+    feed, target, client, address, members, named
+):
+    cursor = None
+    if address != MANIFEST:
+        sync(client, SUBSCRIPTION, target)
+        cursor = target.state().cursor if address == LOG else None
+        feed.update(A, put=permits(40))
+    feed.update(B, put=zones(9))
+    newest = 1 if address == MANIFEST else 2
+    feed.api.answer_next(address, spoilt(feed, address, *members, cursor=cursor))
+    report = sync(client, SUBSCRIPTION, target)
+    (behind,) = report.behind
+    assert (behind.dataset_id, states(target)[B]) == (A, (2, "ok"))
+    assert named in behind.held.reason
+    assert not sync(client, SUBSCRIPTION, target).behind
+    assert states(target)[A] == (newest, "ok")
+
+
+SPOILT_FRAMES = [
+    ("a manifest without a cursor", MANIFEST, ("eventCursor",), None),
+    ("a manifest entry without an id", MANIFEST, ("datasets", 0, "datasetId"), None),
+    ("a page without events", LOG, ("events",), None),
+    ("an event without an id", LOG, ("events", 0, "id"), None),
+    ("an event without data", LOG, ("events", 0, "data"), "x"),
+]
+
+
+@pytest.mark.parametrize(
+    ("address", "members", "value"), [r[1:] for r in SPOILT_FRAMES], ids=[r[0] for r in SPOILT_FRAMES]
+)
+def test_an_answer_that_no_dataset_can_be_told_from_stops_the_run_with_a_line(
+    feed, target, client, address, members, value
+):
+    cursor = None
+    if address == LOG:
+        sync(client, SUBSCRIPTION, target)
+        cursor = target.state().cursor
+        feed.update(A, put=permits(40))
+    feed.api.answer_next(address, spoilt(feed, address, *members, value=value, cursor=cursor))
+    with pytest.raises(BadAnswer, match="not what was promised"):
+        sync(client, SUBSCRIPTION, target)
+    assert not sync(client, SUBSCRIPTION, target).behind
+
+
+@pytest.mark.parametrize("name", ["../x", "ds_", "DS_A", "ds_a/b", "gpkg_contents", "ds_a b"])
+def test_a_dataset_whose_id_no_table_can_have_is_told_and_the_others_go_on(feed, target, client, name):
+    manifest = spoilt(feed, MANIFEST, "datasets", 0, "datasetId", value=name)
+    feed.api.answer_next(MANIFEST, manifest)
+    (behind,) = sync(client, SUBSCRIPTION, target).behind
+    assert (behind.dataset_id, states(target)[B]) == (name, (1, "ok"))
+    assert "its id is not one that a table can have" in behind.held.reason
+    (behind,) = sync(client, SUBSCRIPTION, target).behind
+    assert "its id" in behind.held.reason

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ploti._client import Client
+from ploti.contract._typed import TypedDict
 from ploti.contract.events import EVENTS_PER_PAGE_MOST, Event, event_number
-from ploti.contract.resources import SubscriptionManifest
+from ploti.contract.resources import Dataset, ManifestDataset, SubscriptionManifest
 from ploti.errors import BadAnswer, Reload
+from ploti.sync.answers import event_trouble, sound, whole
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
 from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices
@@ -22,6 +24,36 @@ __all__ = ["Repaired", "SyncReport", "Verified", "following", "repair", "resync"
 
 _EVENTS_PER_ROUND: Final = 10 * EVENTS_PER_PAGE_MOST
 _RELOADS_MOST: Final = 2
+
+
+class _Named(TypedDict):
+    datasetId: str
+
+
+class _Unavailable(_Named):
+    reason: str
+
+
+class _ManifestFrame(TypedDict):
+    """What a manifest must have before its datasets are looked at one by one."""
+
+    eventCursor: str
+    datasets: list[_Named]
+    unavailable: list[_Unavailable]
+    nextCursor: str | None
+
+
+class _LoggedEvent(TypedDict):
+    id: str
+    type: str
+    data: _Named
+
+
+class _EventsFrame(TypedDict):
+    """What a page of the log must have before its events are looked at dataset by dataset."""
+
+    events: list[_LoggedEvent]
+    nextCursor: str
 
 
 @dataclass(frozen=True)
@@ -124,9 +156,8 @@ def _from_manifest(run: Run) -> str:
     cursor = _event_number(manifest["eventCursor"])
     run.infos.update(_infos(run, [each["datasetId"] for each in manifest["datasets"]]))
     for given in manifest["datasets"]:
-        held = run.of(given["datasetId"])
-        step = after_manifest(held, given["version"], given["schemaVersion"], cursor, run.on_major)
-        bring(run, replace(held, position=cursor - 1), _Listed(step), given)
+        held = replace(run.of(given["datasetId"]), position=cursor - 1)
+        bring(run, held, _Listed(given, cursor, run.on_major), given)
     for missing in manifest["unavailable"]:
         _unavailable(run, run.of(missing["datasetId"]), missing["reason"], cursor)
     named = {each["datasetId"] for each in [*manifest["datasets"], *manifest["unavailable"]]}
@@ -138,7 +169,7 @@ def _from_manifest(run: Run) -> str:
 
 
 def _read_manifest(run: Run) -> SubscriptionManifest:
-    manifest = run.client.feeds.subscriptions.manifest(run.subscription_id)
+    manifest = whole(run.client.feeds.subscriptions.manifest(run.subscription_id), _ManifestFrame, "the manifest")
     if manifest["nextCursor"] is not None:
         raise BadAnswer("The manifest is not whole: report it.", code="bad_answer")
     return manifest
@@ -159,17 +190,21 @@ def _infos(run: Run, listed: Sequence[str]) -> dict[str, DatasetInfo]:
     if all(run.of(name).version is not None for name in listed):
         return {}
     pages = run.client.feeds.datasets.iter(subscription=run.subscription_id)
-    return {dataset["id"]: DatasetInfo.of(dataset) for dataset in pages}
+    return {dataset["id"]: DatasetInfo.of(dataset) for dataset in pages if sound(dataset, Dataset)}
 
 
 @dataclass(frozen=True)
 class _Listed:
     """Chooses the step that a manifest asks for, until it was done or refused."""
 
-    step: Step
+    given: ManifestDataset
+    cursor: int
+    on_major: OnMajor
 
     def __call__(self, held: Held) -> Step | None:
-        return self.step if held.position < self.step.through else None
+        given = whole(self.given, ManifestDataset, "the dataset's entry in the manifest")
+        step = after_manifest(held, given["version"], given["schemaVersion"], self.cursor, self.on_major)
+        return step if held.position < step.through else None
 
 
 # the log
@@ -200,6 +235,7 @@ def _read_events(run: Run, cursor: str) -> tuple[list[Event], str]:
     events: list[Event] = []
     while len(events) < _EVENTS_PER_ROUND:
         page = run.client.feeds.subscriptions.events(run.subscription_id, cursor=cursor, limit=EVENTS_PER_PAGE_MOST)
+        page = whole(page, _EventsFrame, "a page of the log")
         following = page["nextCursor"]
         gone_on = _event_number(following) - _event_number(cursor)
         if gone_on < 0 or (page["events"] and gone_on == 0):
@@ -225,7 +261,7 @@ def _go_through(run: Run, events: Sequence[Event]) -> None:
         by_dataset.setdefault(event["data"]["datasetId"], []).append(event)
     for dataset_id, own in by_dataset.items():
         bring(run, run.of(dataset_id), _Log(own, run.on_major))
-        if told := notices(own):
+        if told := notices([event for event in own if event_trouble(event) is None]):
             run.tell(run.of(dataset_id))
             run.reports[dataset_id] = replace(run.reports[dataset_id], notices=told)
 
@@ -238,4 +274,8 @@ class _Log:
     on_major: OnMajor
 
     def __call__(self, held: Held) -> Step | None:
+        """Give the next step; raises BadAnswer for an event that is not what was promised."""
+        troubles = (event_trouble(event) for event in self.events)
+        if trouble := next((each for each in troubles if each is not None), None):
+            raise BadAnswer(trouble, code="bad_answer")
         return next_step(held, self.events, self.on_major)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ploti._client import Client
-from ploti.contract.resources import ManifestDataset, Version, VersionFiles
-from ploti.errors import NoAnswer, NotAllowed, NotDelivered, NotFound, PlotiError, Reload
+from ploti.contract.resources import Dataset, ManifestDataset, Version, VersionFiles
+from ploti.errors import BadAnswer, NoAnswer, NotAllowed, NotDelivered, NotFound, PlotiError, Reload
+from ploti.sync.answers import named_well, whole
 from ploti.sync.download import BuildChanged, Downloads, Wanted, files_by_name
 from ploti.sync.plan import (
     Apply,
@@ -108,6 +109,8 @@ def bring(run: Run, held: Held, choose: Choose, given: ManifestDataset | None = 
     while True:
         step: Step | None = None
         try:
+            if not named_well(held.dataset_id):
+                raise StepRefused("its id is not one that a table can have: tell the publisher of the feed")
             step = choose(held)
             if step is None:
                 return held
@@ -166,7 +169,7 @@ def _load_version(run: Run, held: Held, step: Load) -> Held:
 
 def _load_current(run: Run, held: Held, step: Load) -> Held:
     """Load the current version, or the last one of the MAJOR that the table accepts (D11.4)."""
-    dataset = run.client.feeds.datasets.get(held.dataset_id)
+    dataset = _dataset(run, held.dataset_id)
     run.infos[held.dataset_id] = DatasetInfo.of(dataset)
     current = dataset["current"]
     if current is None:
@@ -182,7 +185,7 @@ def _load_current(run: Run, held: Held, step: Load) -> Held:
 
 
 def _load_last_accepted(run: Run, held: Held, step: Load) -> Held:
-    listed = run.client.feeds.datasets.versions.iter(held.dataset_id, after=held.version)
+    listed = _versions(run, held)
     newer = [version for version in listed if accepts(held, version["schemaVersion"], run.on_major)]
     if not newer:
         reason = f"its current version has another MAJOR schema than {held.accepted_major}.x"
@@ -198,7 +201,7 @@ def _load_last_accepted(run: Run, held: Held, step: Load) -> Held:
 def _load_files(run: Run, held: Held, step: Load, files: VersionFiles) -> Held:
     assert step.version is not None
     delivery = _fetched(run, held.dataset_id, step.version, files, "snapshot")
-    info = run.infos.get(held.dataset_id) or DatasetInfo.of(run.client.feeds.datasets.get(held.dataset_id))
+    info = run.infos.get(held.dataset_id) or DatasetInfo.of(_dataset(run, held.dataset_id))
     loaded = _holding(run, held, after(held, step), delivery)
     moved = _into(run, delivery, lambda: run.target.load(delivery, loaded, info))
     return run.tell(replace(loaded, rows=moved.rows), moved, reloaded=True)
@@ -208,7 +211,7 @@ def _apply(run: Run, held: Held, step: Apply) -> Held:
     """Apply a version's changes; a version that does not follow from the held one is loaded instead."""
     fallback = Load(held.dataset_id, step.version, "changes do not apply", step.through)
     try:
-        version = run.client.feeds.datasets.versions.get(held.dataset_id, step.version)
+        version = _version(run, held.dataset_id, step.version)
         if version["resyncRequired"] or version["previousVersion"] != held.version:
             return load(run, held, fallback)
         delivery = _fetched(run, held.dataset_id, step.version, version["files"], "changes")
@@ -238,7 +241,24 @@ def _fetched(run: Run, dataset_id: str, version: int, files: VersionFiles, wante
 
 
 def _files(run: Run, dataset_id: str, version: int) -> VersionFiles:
-    return run.client.feeds.datasets.versions.get(dataset_id, version)["files"]
+    return _version(run, dataset_id, version)["files"]
+
+
+def _version(run: Run, dataset_id: str, version: int) -> Version:
+    answer = run.client.feeds.datasets.versions.get(dataset_id, version)
+    if "files" not in whole(answer, Version, "the version"):
+        raise BadAnswer("The version from the API has no files: report it.", code="bad_answer")
+    return answer
+
+
+def _versions(run: Run, held: Held) -> list[Version]:
+    """List the released versions after the held one."""
+    listed = run.client.feeds.datasets.versions.iter(held.dataset_id, after=held.version)
+    return [whole(version, Version, "the list of versions") for version in listed]
+
+
+def _dataset(run: Run, dataset_id: str) -> Dataset:
+    return whole(run.client.feeds.datasets.get(dataset_id), Dataset, "the dataset")
 
 
 def _into(run: Run, delivery: Delivery, step: Callable[[], Moved]) -> Moved:
@@ -265,10 +285,9 @@ class CatchUp:
         if self.begun and held.state in {"leaving", "paused", "waiting"}:
             return None
         self.begun = True
-        dataset = self.run.client.feeds.datasets.get(held.dataset_id)
+        dataset = _dataset(self.run, held.dataset_id)
         if self.versions is None:
-            listed = self.run.client.feeds.datasets.versions.iter(held.dataset_id, after=held.version)
-            self.versions = [] if dataset["current"] is None else list(listed)
+            self.versions = [] if dataset["current"] is None else _versions(self.run, held)
         step = catch_up(held, dataset["current"], self.versions, self.run.on_major)
         if not isinstance(step, Pass):
             return step
