@@ -1,6 +1,7 @@
 """The docs name what there is: commands, outcomes, reasons, types, errors, events; and their links lead somewhere."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -10,7 +11,8 @@ from ploti.contract.errors import ERROR_STATUS
 from ploti.contract.events import EVENT_TYPES, HOLD_REASONS
 from ploti.contract.values import STORAGE_TYPES
 from ploti_server.cli.main import COMMANDS
-from ploti_server.domain.datasets import CheckOutcome
+from ploti_server.domain.datasets import CheckOutcome, ReviewLimits
+from ploti_server.domain.holds import HOLD_RULES
 
 REPO = Path(__file__).parents[2]
 DOCS = {page.name: page.read_text() for page in (REPO / "docs").glob("*.md")}
@@ -26,6 +28,11 @@ def test_every_server_command_stands_in_its_page(name):
 @pytest.mark.parametrize("word", [*get_args(CheckOutcome), *HOLD_REASONS])
 def test_every_outcome_and_hold_reason_stands_in_the_page(word):
     assert f"`{word}`" in DOCS["server.md"]
+
+
+@pytest.mark.parametrize("word", [*(rule.__name__ for rule in HOLD_RULES), *(f.name for f in fields(ReviewLimits))])
+def test_every_hold_rule_and_limit_stands_in_the_page(word):
+    assert f"`{word}" in DOCS["server.md"] or f"{word}:" in DOCS["server.md"]
 
 
 @pytest.mark.parametrize("type_", STORAGE_TYPES)
