@@ -50,13 +50,26 @@ def test_a_first_load_takes_few_calls(feed, target, client):
     assert api_paths(feed) == [f"{subscription}/manifest", "/v1/feeds/datasets", f"{subscription}/events"]
 
 
-def test_a_run_with_nothing_to_do_is_one_call_and_writes_nothing(feed, path, target, client):
+def test_a_run_with_nothing_to_do_is_two_calls_and_writes_nothing(feed, path, target, client):
     sync(client, SUBSCRIPTION, target)
     feed.api.requests.clear()
     before = path.stat().st_mtime_ns
     assert sync(client, SUBSCRIPTION, target).datasets == ()
-    assert len(api_paths(feed)) == 1
+    assert len(api_paths(feed)) == 2
     assert path.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("kind", ["duckdb:///{}/a.duckdb", "sqlite:///{}/a.gpkg", "parquet:///{}/a"])
+def test_a_title_or_licence_that_changed_is_stored_by_the_next_run(feed, tmp_path, client, kind):
+    target = open_target(kind.format(tmp_path))
+    feed.add("ds_waiting", PERMITS, title="Not yet")
+    sync(client, SUBSCRIPTION, target)
+    assert {each.held.dataset_id: each.title for each in target.status()}["ds_waiting"] == "Not yet"
+    feed.api.state.datasets[A].title = "All permits"
+    feed.api.state.datasets[A].license = {"id": "ODbL", "attribution": None, "url": None}
+    sync(client, SUBSCRIPTION, target)
+    assert (target.infos()[A].title, target.infos()[A].license_id) == ("All permits", "ODbL")
+    assert {each.held.dataset_id: each.title for each in target.status()}[A] == "All permits"
 
 
 def test_the_books_say_what_the_data_is(path, target, client):

@@ -98,6 +98,7 @@ def sync(
             cursor = state.cursor
             _retry(run, cursor)
         cursor = _follow(run, cursor)
+        _refresh_infos(run)
         report = _report(run, cursor)
         if not report.behind:
             fetching.drop_all()
@@ -154,7 +155,8 @@ def _from_manifest(run: Run) -> str:
     manifest = _read_manifest(run)
     run.downloads.reach("sync.manifest_read")
     cursor = _event_number(manifest["eventCursor"])
-    run.infos.update(_infos(run, [each["datasetId"] for each in manifest["datasets"]]))
+    if any(run.of(each["datasetId"]).version is None for each in manifest["datasets"]):
+        run.infos.update(_infos(run))
     for given in manifest["datasets"]:
         held = replace(run.of(given["datasetId"]), position=cursor - 1)
         bring(run, held, _Listed(given, cursor, run.on_major), given)
@@ -185,12 +187,21 @@ def _unavailable(run: Run, held: Held, reason: str, cursor: int) -> None:
         run.tell(after(held, Wait(held.dataset_id, f"no released version yet ({reason})", cursor)))
 
 
-def _infos(run: Run, listed: Sequence[str]) -> dict[str, DatasetInfo]:
-    """Read titles, sources and licences of many datasets in a few calls, where any is to be loaded."""
-    if all(run.of(name).version is not None for name in listed):
-        return {}
+def _infos(run: Run) -> dict[str, DatasetInfo]:
+    """Read titles, sources and licences of every dataset in a few calls."""
     pages = run.client.feeds.datasets.iter(subscription=run.subscription_id)
     return {dataset["id"]: DatasetInfo.of(dataset) for dataset in pages if sound(dataset, Dataset)}
+
+
+def _refresh_infos(run: Run) -> None:
+    """Store titles, sources and licences that are others than the target has: no event tells of them (D11.7)."""
+    told = {name: run.infos.get(name) for name, held in run.held.items() if held.followed}
+    if None in told.values():
+        told = {**told, **_infos(run)}
+    stored = run.target.infos()
+    changed = {name: info for name, info in told.items() if info and name in stored and stored[name] != info}
+    if changed:
+        run.target.note(changed)
 
 
 @dataclass(frozen=True)

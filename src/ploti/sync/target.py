@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -98,7 +98,7 @@ class RowsDiffer(StepRefused):
 class DatasetInfo:
     """What `_ploti_datasets` says of a dataset beside its position (D11.7)."""
 
-    title: str
+    title: str | None
     place_id: str | None
     place_name: str | None
     topic: str | None
@@ -123,6 +123,10 @@ class DatasetInfo:
             license_attribution=terms["attribution"],
             license_url=terms["url"],
         )
+
+
+INFO_COLUMNS: Final = tuple(each.name for each in fields(DatasetInfo))
+"""Columns of `_ploti_datasets` that say what the API says of a dataset."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,9 @@ class Target(Protocol):
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
+
+    def infos(self) -> Mapping[str, DatasetInfo]:
+        """Give what is stored of what the API says, by dataset."""
 
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""

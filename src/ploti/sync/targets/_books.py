@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, cast
 
 from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
-from ploti.sync.target import LAYOUT, DatasetStatus, TargetState, TargetUnusable
+from ploti.sync.target import INFO_COLUMNS, LAYOUT, DatasetInfo, DatasetStatus, TargetState, TargetUnusable
 from ploti.sync.targets._parts import quoted
 
 SYNC: Final = "_ploti_sync"
@@ -68,6 +68,13 @@ class Books:
             return []
         query = f"SELECT {_HELD}, title, place_id, loaded_at FROM {DATASETS} ORDER BY dataset_id"
         return [DatasetStatus(Held(*row[:8]), row[8], row[9], _text(row[10])) for row in db.execute(query).fetchall()]
+
+    def read_infos(self, db: Database) -> dict[str, DatasetInfo]:
+        """Read what is stored of what the API says, by dataset."""
+        if not self.laid_out(db):
+            return {}
+        rows = db.execute(f"SELECT dataset_id, {', '.join(INFO_COLUMNS)} FROM {DATASETS}").fetchall()
+        return {row[0]: DatasetInfo(*row[1:]) for row in rows}
 
     def write_cursor(self, db: Database, subscription_id: str, cursor: str | None, now: datetime) -> None:
         """Store the position in the log."""

@@ -1,20 +1,18 @@
 """`views.duckdb` in a folder of Parquet files: a view for each dataset, and `_ploti_datasets` (D11.7)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 
-from ploti.sync.target import DatasetInfo
+from ploti.sync.target import INFO_COLUMNS
 from ploti.sync.targets._duckdb_file import STORAGE_VERSION
 from ploti.sync.targets._folder_books import Kept
 from ploti.sync.targets._parts import literal, parts_source, quoted
 
 VIEWS: Final = "views.duckdb"
-_TOLD: Final = tuple(each.name for each in fields(DatasetInfo))
-_STATE: Final = ("loaded_version", "schema_version", "rows", "state", "reason")
 
 
 def write_views(folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Sequence[Path]]) -> None:
@@ -24,20 +22,14 @@ def write_views(folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Seq
     with duckdb.connect() as db:
         db.execute(f"ATTACH {literal(str(fresh))} AS fresh (STORAGE_VERSION '{STORAGE_VERSION}')")
         db.execute("USE fresh")
-        columns = ", ".join([*(f"{name} VARCHAR" for name in _TOLD), "loaded_version BIGINT", "schema_version VARCHAR"])
+        columns = ", ".join(f"{name} VARCHAR" for name in INFO_COLUMNS)
         db.execute(
-            f"CREATE TABLE _ploti_datasets (dataset_id VARCHAR, {columns}, rows BIGINT, state VARCHAR, "
-            "reason VARCHAR, loaded_at TIMESTAMP WITH TIME ZONE)"
+            f"CREATE TABLE _ploti_datasets (dataset_id VARCHAR, {columns}, loaded_version BIGINT, "
+            "schema_version VARCHAR, rows BIGINT, state VARCHAR, reason VARCHAR, loaded_at TIMESTAMP WITH TIME ZONE)"
         )
         for name, kept in known.items():
-            told = {} if kept.info is None else asdict(kept.info)
-            held = kept.held
-            assert held is not None
-            db.execute(
-                f"INSERT INTO _ploti_datasets VALUES ({', '.join('?' * (len(_TOLD) + len(_STATE) + 2))})",
-                [name, *(told.get(each) for each in _TOLD), held.version, held.schema_version, held.rows, held.state,
-                 held.reason, None if kept.table is None else kept.table.loaded_at],
-            )  # fmt: skip
+            row = [name, *_told(kept), None if kept.table is None else kept.table.loaded_at]
+            db.execute(f"INSERT INTO _ploti_datasets VALUES ({', '.join('?' * len(row))})", row)
         for name, own in parts.items():
             if own:
                 source = parts_source(path.absolute() for path in own)
@@ -45,3 +37,12 @@ def write_views(folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Seq
         db.execute("USE memory")
         db.execute("DETACH fresh")
     fresh.rename(folder / VIEWS)
+
+
+def _told(kept: Kept) -> list[Any]:
+    """Give what is known of a dataset in the order of the table's columns."""
+    info = {} if kept.info is None else asdict(kept.info)
+    held = kept.held
+    assert held is not None
+    state = [held.version, held.schema_version, held.rows, held.state, held.reason]
+    return [*(info.get(name) for name in INFO_COLUMNS), *state]

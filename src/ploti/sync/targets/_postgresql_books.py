@@ -9,7 +9,7 @@ from psycopg import errors
 
 from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
-from ploti.sync.target import LAYOUT, DatasetStatus, TargetState, TargetUnusable
+from ploti.sync.target import INFO_COLUMNS, LAYOUT, DatasetInfo, DatasetStatus, TargetState, TargetUnusable
 from ploti.sync.targets._postgresql_session import Session, first_line, quoted
 
 _SYNC: Final = "_ploti_sync"
@@ -77,6 +77,14 @@ def read_status(session: Session) -> list[DatasetStatus]:
         DatasetStatus(Held(*row[:8]), row[8], row[9], row[10] and row[10].isoformat(timespec="seconds"))
         for row in session.rows(query)
     ]
+
+
+def read_infos(session: Session) -> dict[str, DatasetInfo]:
+    """Read what is stored of what the API says, by dataset."""
+    if not _laid_out(session):
+        return {}
+    rows = session.rows(f"SELECT dataset_id, {', '.join(INFO_COLUMNS)} FROM {session.table(_DATASETS)}")
+    return {row[0]: DatasetInfo(*row[1:]) for row in rows}
 
 
 def read_schema(session: Session, dataset_id: str) -> Schema | None:

@@ -154,6 +154,13 @@ class GeoPackageTarget:
                 write_dataset(db, held, {})
             _BOOKS.write_cursor(db, subscription_id, cursor, self.now())
 
+    def infos(self) -> Mapping[str, DatasetInfo]:
+        """Give what is stored of what the API says, by dataset."""
+        if not self.file.path.exists():
+            return {}
+        with self.file.opened(read_only=True) as db:
+            return _BOOKS.read_infos(db)
+
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""
         with self._opened() as db, self._transaction(db):

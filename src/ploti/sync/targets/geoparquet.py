@@ -17,6 +17,7 @@ import duckdb
 from ploti.contract.digest import Digest
 from ploti.sync.plan import Held
 from ploti.sync.target import (
+    INFO_COLUMNS,
     DatasetInfo,
     DatasetStatus,
     Delivery,
@@ -124,6 +125,12 @@ class ParquetTarget:
         self.reach("sync.before_commit")
         self._write(Book(subscription_id, cursor, notes))
         self.reach("sync.after_commit")
+
+    def infos(self) -> Mapping[str, DatasetInfo]:
+        """Give what is stored of what the API says, by dataset."""
+        known = self.folder.read_all(self.folder.read_book())
+        nothing = DatasetInfo(*(None for _ in INFO_COLUMNS))
+        return {name: kept.info or nothing for name, kept in known.items()}
 
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the folder already."""

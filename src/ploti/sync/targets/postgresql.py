@@ -168,6 +168,11 @@ class PostgresTarget:
                     books.write_dataset(session, held, {"table_name": table_name(held.dataset_id)})
                 books.write_cursor(session, subscription_id, cursor, self.now())
 
+    def infos(self) -> Mapping[str, DatasetInfo]:
+        """Give what is stored of what the API says, by dataset."""
+        with self._session() as session:
+            return books.read_infos(session)
+
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""
         with self._session() as session, self._transaction(session):
