@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ploti_server.domain.asks import FINISHED
+from ploti_server.domain.asks import FINISHED, AnswerRefused
 from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.datasets import Dataset, MatchingLimits, SourceSpec
 from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.versions import Version, VersionStatus
-from ploti_server.pipeline.answer import answer
+from ploti_server.pipeline.answer import answer, ask_now
+from ploti_server.pipeline.check import drop_unfinished
 from ploti_server.pipeline.consult import Consultation
 from ploti_server.ports import Judgement, Pair, Ports, Unanswered
 from ploti_server.testing import FakeAgent, FakePlans, FixedClock, MemoryFiles, MemoryStore
@@ -144,3 +145,23 @@ def test_a_person_sees_both_records_and_what_differs():
     ask = asking.last.ask
     assert (ask.olds["rec_2"], ask.news["2-1"]) == ({"name": "n2", "at": 2}, {"name": "n2", "at": -2})
     assert [pair.differs for pair in ask.pairs] == [("at",)] * 3
+
+
+def test_an_ask_ends_with_a_check_that_ends_without_a_version():
+    asking = Asking(FakeAgent(silent=True))
+    asking.build()
+    with asking.store.write() as records:
+        assert [ask.check_id for ask in records.asks.waiting()] == [1]
+        drop_unfinished(records, asking.now)
+        assert records.asks.waiting() == ()
+
+
+def test_an_agent_may_be_asked_at_once_while_its_version_waits_and_not_when_it_is_held():
+    asking = Asking(FakeAgent(silent=True))
+    asking.build()
+    assert ask_now(asking.ports, "ds").due_at == NOW
+    with asking.store.write() as records:
+        records.checks.put(replace(asking.now, status=CheckStatus.DONE))
+        records.versions.put(Version("ds", 2, 1, VersionStatus.HELD, asking.now.id))
+    with pytest.raises(AnswerRefused, match="version 2 of ds is held"):
+        ask_now(asking.ports, "ds")
