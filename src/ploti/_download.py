@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ploti._http import Download, Http
+from ploti._http import STALLED_BYTES, STALLED_SECONDS, Download, Http
 from ploti.contract.resources import FileLink, SignedFile
 from ploti.errors import BadAnswer, FixRequest, LinkExpired, PlotiError, ReadAgain, RetryLater
 
 _TRIES: Final = 6
 _FIRST_PAUSE: Final = 0.5
-_STALLED_SECONDS: Final = 60.0
-_STALLED_BYTES: Final = 64 * 1024
 _NAME_BYTES_MOST: Final = 150
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 _UNSAFE: Final = re.compile(r'[<>:"/\\|?*]')
@@ -93,7 +91,7 @@ class Fetch:
                 partial.unlink(missing_ok=True)
                 idle, problem = idle + 1, wrong
             except RetryLater as later:
-                idle = 0 if _size(partial) - had >= _STALLED_BYTES else idle + 1
+                idle = 0 if _size(partial) - had >= STALLED_BYTES else idle + 1
                 problem, wait = later, max(later.retry_after or 0.0, _FIRST_PAUSE * 2**idle)
             renewed = renewed and _size(partial) <= had
             if idle >= _TRIES:
@@ -135,8 +133,8 @@ class Fetch:
                 raise BadAnswer("The file is longer than announced.", code="bad_answer")
             out.write(chunk)
             self.moved(len(chunk))
-            if self.clock() - since >= _STALLED_SECONDS:
-                if written - mark < _STALLED_BYTES:
+            if self.clock() - since >= STALLED_SECONDS:
+                if written - mark < STALLED_BYTES:
                     raise RetryLater("The file arrives too slowly: try again.", code="no_answer")
                 mark, since = written, self.clock()
         if written < self.size:

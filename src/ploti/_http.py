@@ -22,6 +22,9 @@ from ploti.errors import BadAnswer, FixRequest, LinkExpired, NoAnswer, NotAllowe
 TIMEOUT_SECONDS: Final = 30.0
 """For connecting, and for each wait for more of an answer."""
 _TIMEOUT_MOST = 60.0
+STALLED_SECONDS: Final = 60.0
+STALLED_BYTES: Final = 64 * 1024
+"""What does not bring so many bytes in so many seconds is given up."""
 _ANSWER_BYTES_MOST = 256 * 1024 * 1024
 _LINK_GONE = frozenset({400, 401, 403, 404, 410})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -86,13 +89,14 @@ class Http:
         retries: Retries | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self.base_url = _checked_base(base_url)
         self._api_key = _checked_key(api_key)
         self._retries, self._sleep, self._clock = retries or Retries(), sleep, clock
         if not 0 < timeout <= _TIMEOUT_MOST:
             raise FixRequest(f"Give a timeout of at most {_TIMEOUT_MOST:.0f} seconds.", code="invalid_input")
-        self._timeout = timeout
+        self._timeout, self._seconds = timeout, seconds
         self.skew: float | None = None
         self._client = httpx2.Client(
             timeout=timeout,
@@ -172,7 +176,7 @@ class Http:
             },
         )
         with self._opened(request) as response:
-            content = _whole(response)
+            content = _whole(response, self._seconds)
             self.skew = _skew(response.headers.get("date"), self._clock())
             if response.is_success:
                 return _json_object(response, content)
@@ -271,13 +275,22 @@ def _query_texts(query: Query) -> dict[str, str]:
     }
 
 
-def _whole(response: httpx2.Response, most: int = _ANSWER_BYTES_MOST) -> bytes:
-    """Read an answer whole; raises BadAnswer beyond the size that any answer has."""
+def _whole(
+    response: httpx2.Response, seconds: Callable[[], float] = time.monotonic, most: int = _ANSWER_BYTES_MOST
+) -> bytes:
+    """Read an answer whole; raises BadAnswer beyond any answer's size, NoAnswer where it only drips (F083)."""
     content = bytearray()
+    mark, since = 0, seconds()
     for chunk in response.iter_bytes():
         content += chunk
         if len(content) > most:
             raise BadAnswer("The answer does not end: check the API's address.", code="bad_answer")
+        if seconds() - since >= STALLED_SECONDS:
+            if len(content) - mark < STALLED_BYTES:
+                raise NoAnswer(
+                    f"The answer of {_origin(response.url)} arrives too slowly: try again.", code="no_answer"
+                )
+            mark, since = len(content), seconds()
     return bytes(content)
 
 

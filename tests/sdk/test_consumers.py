@@ -92,7 +92,7 @@ WORSE = [
     (AppliesAnything, "another_previous"),
     (LoadsOnTop, "ids_replaced"),
     pytest.param(ForgetsTrouble, "rebuilding", marks=pytest.mark.goals),
-    (StopsAtTrouble, "refused_before_leaving"),
+    pytest.param(StopsAtTrouble, "refused_before_leaving", marks=pytest.mark.goals),
     pytest.param(IgnoresConstants, "constants_of_every_type", marks=pytest.mark.goals),
 ]
 

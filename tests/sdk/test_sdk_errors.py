@@ -1,5 +1,6 @@
 """Errors by code, retries, and answers that make no sense."""
 
+import itertools
 from datetime import UTC, datetime
 
 import httpx2
@@ -306,3 +307,33 @@ def test_an_answer_nested_without_end_is_told(client, fake, status):
     fake.fail_next("/v1/topics", status, times=9, body=b"[" * 100_000)
     with pytest.raises(ploti.BadAnswer if status == 200 else ploti.RetryLater):
         client.topics.list()
+
+
+class Drip(httpx2.SyncByteStream):
+    """An answer that comes byte by byte."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        yield from (b" " for _ in range(self.count))
+        yield b'{"topics": []}'
+
+
+def test_an_answer_that_only_drips_is_given_up_after_a_minute():
+    """F083: each look at the clock finds it ten seconds later."""
+    drips = []
+
+    def answer(request):
+        drips.append(Drip(100 if len(drips) < 2 else 4))
+        return httpx2.Response(200, stream=drips[-1])
+
+    ticks = itertools.count(0, 10)
+    http = Http(
+        "http://api.example", "ploti_key", transport=httpx2.MockTransport(answer), seconds=lambda: next(ticks),
+        retries=Retries(attempts=2, first_wait=0),
+    )  # fmt: skip
+    with pytest.raises(ploti.NoAnswer, match="too slowly"):
+        http.get("/v1/topics")
+    assert next(ticks) == 140
+    assert http.get("/v1/topics") == {"topics": []}
