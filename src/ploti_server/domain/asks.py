@@ -96,8 +96,8 @@ class Ask:
         """The judgements that count: an agent's about a record that staff matched otherwise does not."""
         answers = self.answers
         by_staff = {id_ for id_, given in answers.items() if given.by == STAFF}
-        alone = replace(self, given=tuple(given for given in self.given if given.by == STAFF))
-        return tuple(g for g in self.given if g.pair_id in by_staff or g.pair_id not in alone.settled)
+        settled = replace(self, given=tuple(given for given in self.given if given.by == STAFF)).settled
+        return tuple(g for g in self.given if g.pair_id in by_staff or g.pair_id not in settled)
 
 
 def with_given(ask: Ask, given: Iterable[Given]) -> Ask:

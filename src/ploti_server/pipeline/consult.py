@@ -3,7 +3,7 @@
 A build that has to wait leaves an ask with its end; the next build of the same check goes on from there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -13,6 +13,7 @@ from ploti_server.domain.asks import (
     Ask,
     AskedPair,
     Given,
+    Shown,
     asked_again,
     carried_over,
     is_over,
@@ -22,7 +23,7 @@ from ploti_server.domain.asks import (
 )
 from ploti_server.domain.checks import Check
 from ploti_server.domain.datasets import Dataset
-from ploti_server.domain.evidence import Evidence
+from ploti_server.domain.evidence import Evidence, Values
 from ploti_server.domain.versions import Version
 from ploti_server.ports import Judgement, Pair, Ports, Unanswered
 from ploti_server.rows.shown import shown
@@ -85,8 +86,8 @@ class Consultation:
             self.dataset.matching.agent,
             self.ports.clock.now(),
             pairs=tuple(_asked_pair(pair, evidence) for pair in pairs),
-            olds={_old(pair): shown(pair.old) for pair in pairs},
-            news={_new(pair): shown(pair.new) for pair in pairs},
+            olds=_shown({_old(pair): pair.old for pair in pairs}),
+            news=_shown({_new(pair): pair.new for pair in pairs}),
         )
         if own is not None:
             fresh = replace(fresh, asked_at=own.asked_at, due_at=own.due_at, number=own.number, tries=own.tries)
@@ -123,6 +124,11 @@ class Consultation:
             records.asks.put(ask)
         self.ports.reach("consult.kept")
         return ask
+
+
+def _shown(records: Mapping[str, Values]) -> dict[str, Shown]:
+    """Write each record's values for a person, once."""
+    return {name: shown(values) for name, values in records.items()}
 
 
 def _old(pair: Pair) -> str:
