@@ -1,6 +1,5 @@
 """Every answer before, at and after the limit of what is kept (page 001 "Retention", page 003, page 000, D12)."""
 
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,9 +11,6 @@ from ploti_server.pipeline.prune import prune
 DATASET = "/v1/feeds/datasets/ds_orange"
 MOMENT = timedelta(milliseconds=1)
 LIMIT = timedelta(days=90)
-SPANS = pytest.mark.parametrize(
-    ("span", "is_past"), [(LIMIT - MOMENT, False), (LIMIT, True), (LIMIT + MOMENT, True)], ids=["before", "at", "past"]
-)
 CHANGES, SNAPSHOT = "changes/part-0000.parquet", "snapshot/part-0000.parquet"
 
 
@@ -49,33 +45,23 @@ def later(served, span=LIMIT):
 
 
 class TestVersions:
-    @SPANS
-    def test_past_retention_answers_410_unless_newest_or_last_of_its_major_without_changes(self, chain, span, is_past):
-        later(chain, span)
-        gone = 410 if is_past else 200
-        assert answers(chain, 1, 2, 3, 4, 5) == {1: gone, 2: gone, 3: 200, 4: gone, 5: 200}
-        if is_past:
-            answer = chain.get(f"{DATASET}/versions/1")
-            assert code(answer) == (410, "expired")
-            assert "load the dataset's current version" in answer.json()["error"]["message"]
+    def test_past_retention_answers_410_unless_newest_or_last_of_its_major_without_changes(self, chain):
+        for span, gone in ((LIMIT - MOMENT, 200), (MOMENT, 410), (MOMENT, 410)):
+            later(chain, span)
+            assert answers(chain, 1, 2, 3, 4, 5) == {1: gone, 2: gone, 3: 200, 4: gone, 5: 200}
+        answer = chain.get(f"{DATASET}/versions/1")
+        assert code(answer) == (410, "expired")
+        assert "load the dataset's current version" in answer.json()["error"]["message"]
 
-    def test_nothing_is_past_retention_before_it_is_pruned(self, chain):
-        chain.clock.advance(days=100)
-        assert answers(chain, 1, 5) == {1: 200, 5: 200}
-
-    def test_last_of_its_major_has_its_snapshot_and_no_changes(self, chain):
+    def test_what_is_left_of_it_is_listed_and_linked(self, chain):
         later(chain)
         assert links(chain, 2, CHANGES, SNAPSHOT) == ([SNAPSHOT], [CHANGES])
         files = chain.get(f"{DATASET}/versions/3").json()["files"]
         assert [len(files[kind]) for kind in ("snapshot", "changes")] == [1, 0]
 
-    def test_links_to_a_version_past_retention_are_to_its_manifest_and_schema(self, chain):
-        later(chain)
         names = (CHANGES, SNAPSHOT, "manifest.json", "schema.json")
         assert links(chain, 4, *names) == (["manifest.json", "schema.json"], [CHANGES, SNAPSHOT])
 
-    def test_it_is_still_listed_and_its_schema_can_be_read(self, chain):
-        later(chain)
         listed = chain.get(f"{DATASET}/versions").json()["versions"]
         assert [version["version"] for version in listed] == [1, 2, 3, 4, 5]
         assert chain.get(f"{DATASET}/schema?version=1").status_code == 200
@@ -127,67 +113,15 @@ class TestLinks:
         assert (answers(chain, 1), chain.client.get(url).status_code) == ({1: 410}, 200)
 
 
-class TestDryRun:
-    def test_it_tells_what_would_go_and_lets_nothing_go(self, chain):
-        chain.clock.advance(LIMIT)
-        told = prune(chain.ports, dry_run=True)
-        assert (told.events, told.files) == (8, 0)
-        sizes = {one.version: (one.kinds, one.size_bytes) for one in told.versions}
-        with chain.ports.store.read() as records:
-            whole = records.versions.get("ds_orange", 1).files_of("snapshot")[0].size_bytes
-        assert sizes[1] == (("snapshot",), whole)
-        assert sizes[2][0] == ("changes",)
-        assert answers(chain, 1, 4) == {1: 200, 4: 200}
-        assert len(chain.events(chain.subscription)) == 8
-        assert prune(chain.ports) == told
-
-
-class Killed(BaseException):
-    """Ends a prune where it stands."""
-
-
-def parts(served):
-    """Give the version and kind of each Parquet part that is stored."""
-    paths = (path.split("/") for path in served.ports.files.paths("ds_orange/") if path.endswith(".parquet"))
-    return [(int(path[2]), path[4]) for path in paths]
-
-
-class TestKilled:
-    @pytest.mark.parametrize("hit", [1, 2])
-    @pytest.mark.parametrize("step", ["events_dropped", "before_commit", "marked", "file_removed", "ended"])
-    def test_killed_at_any_step_the_next_prune_ends_as_if_nothing_had_happened(self, chain, step, hit):
-        reached = []
-
-        def reach():
-            reached.append(step)
-            if len(reached) == hit:
-                raise Killed
-
-        chain.release("ds_both", 1)
-        chain.release("ds_both", 2, previous_version=1)
-        chain.subscribe(places=["fl-county-seminole"])
-        chain.at(f"prune.{step}", reach)
-        for days in (90, 2, 2):
-            with suppress(Killed):
-                later(chain, timedelta(days=days))
-        assert len(reached) >= hit
-        later(chain, timedelta(days=2))
-        assert answers(chain, 1, 2, 3, 4, 5) == {1: 410, 2: 410, 3: 200, 4: 410, 5: 200}
-        expected = [(1, []), (2, ["snapshot"]), (3, ["snapshot"]), (4, ["snapshot"]), (5, ["changes", "snapshot"])]
-        assert parts(chain) == [(number, kind) for number, kinds in expected for kind in kinds]
-        assert chain.events(chain.subscription, cursor="evt_000000000010") == []
-        with chain.ports.store.read() as records:
-            assert records.events.oldest(chain.subscription) is None
-
-
 class TestEvents:
-    @SPANS
-    def test_events_are_kept_for_90_days_from_when_they_were_sent(self, chain, span, is_past):
-        later(chain, span)
-        answer = chain.get(f"/v1/feeds/subscriptions/{chain.subscription}/events?cursor=evt_000000000003")
-        assert code(answer) == ((410, "expired") if is_past else (200, None))
-        if is_past:
-            assert "manifest" in answer.json()["error"]["message"]
+    def test_events_are_kept_for_90_days_from_when_they_were_sent(self, chain):
+        for span, answered in ((LIMIT - MOMENT, (200, None)), (MOMENT, (410, "expired")), (MOMENT, (410, "expired"))):
+            later(chain, span)
+            answer = chain.get(f"/v1/feeds/subscriptions/{chain.subscription}/events?cursor=evt_000000000003")
+            assert code(answer) == answered
+        assert "manifest" in answer.json()["error"]["message"]
+        assert code(chain.get(f"{answer.request.url.path}?cursor=evt_000000000007")) == (410, "expired")
+        assert chain.events(chain.subscription, cursor="evt_000000000008") == []
 
     def test_a_log_keeps_what_is_younger_and_goes_on_without_a_gap(self, chain):
         chain.clock.advance(days=1)
@@ -201,20 +135,6 @@ class TestEvents:
         chain.release("ds_orange", 7, previous_version=6, schema_version="3.1")
         assert [e["id"][-2:] for e in chain.events(chain.subscription, cursor="evt_000000000008")] == ["09", "10"]
 
-    def test_a_cursor_is_gone_also_where_every_event_was_pruned(self, chain):
-        later(chain)
-        path = f"/v1/feeds/subscriptions/{chain.subscription}/events"
-        assert code(chain.get(f"{path}?cursor=evt_000000000007")) == (410, "expired")
-        assert chain.events(chain.subscription, cursor="evt_000000000008") == []
-
-    def test_an_older_event_behind_a_younger_one_waits_for_it(self, chain):
-        chain.clock.advance(days=30)
-        chain.release("ds_orange", 6, previous_version=5, schema_version="3.1")
-        chain.clock.advance(days=-29)
-        chain.release("ds_orange", 7, previous_version=6, schema_version="3.1")
-        later(chain, LIMIT)
-        assert [e["id"][-2:] for e in chain.events(chain.subscription, cursor="evt_000000000008")] == ["09", "10"]
-
 
 class TestManifest:
     def test_without_as_of_it_is_never_410(self, chain):
@@ -225,13 +145,13 @@ class TestManifest:
         url = found["datasets"][0]["files"]["snapshot"][0]["url"]
         assert chain.client.get(url).status_code == 200
 
-    @SPANS
-    def test_as_of_is_410_once_any_event_up_to_it_was_pruned(self, chain, span, is_past):
+    def test_as_of_is_410_once_any_event_up_to_it_was_pruned(self, chain):
         chain.clock.advance(days=1)
         chain.release("ds_orange", 6, previous_version=5, schema_version="3.1")
-        later(chain, span - timedelta(days=1))
-        answer = chain.get(f"/v1/feeds/subscriptions/{chain.subscription}/manifest?asOf=evt_000000000009")
-        assert code(answer) == ((410, "expired") if is_past else (200, None))
+        for span, answered in ((LIMIT - MOMENT - timedelta(days=1), (200, None)), (MOMENT, (410, "expired"))):
+            later(chain, span)
+            answer = chain.get(f"/v1/feeds/subscriptions/{chain.subscription}/manifest?asOf=evt_000000000009")
+            assert code(answer) == answered
 
     def test_as_of_is_410_where_a_listed_versions_snapshot_is_past_retention(self, chain):
         built = chain.clock.now()

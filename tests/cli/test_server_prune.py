@@ -30,7 +30,7 @@ def told(tmp_path, capsys):
     return command
 
 
-def test_prune_tells_what_it_lets_go_and_a_dry_run_what_it_would(told):
+def test_prune_tells_what_it_lets_go_and_doctor_makes_whole_again(told, tmp_path):
     assert told("prune", "--json") == {
         "dryRun": False, "events": 0, "versions": [], "filesRemoved": 0, "bytesRemoved": 0,
     }  # fmt: skip
@@ -41,9 +41,10 @@ def test_prune_tells_what_it_lets_go_and_a_dry_run_what_it_would(told):
     says = told("prune", "--at", "2999-01-01")
     assert f"past retention now: 1, with {gone['bytes']} bytes to go later" in says
     assert told("prune", "--at", "2999-01-01", "--json")["versions"] == []
+    _doctor_finds_a_file_with_other_bytes_and_makes_it_again(told, tmp_path)
 
 
-def test_doctor_finds_a_file_with_other_bytes_and_makes_it_again(told, tmp_path):
+def _doctor_finds_a_file_with_other_bytes_and_makes_it_again(told, tmp_path):
     (file,) = (tmp_path / "home" / "files").glob("ds_x/versions/2/1/snapshot/*.parquet")
     content = file.read_bytes()
     file.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])

@@ -184,3 +184,21 @@ def test_abandoned_attempts(says, fields, attempt, since, stays):
 )
 def test_what_is_no_file_of_the_datasets_versions_stays(path):
     assert not list(removable([path], [OLD, *NEWER], {}, LIMIT + GRACE, LIMITS))
+
+
+@pytest.mark.parametrize(
+    ("says", "listed_by", "since", "stays"),
+    [
+        ("a version that lists it keeps its snapshot", (1, 3), 100 * GRACE, True),
+        ("its only version is past retention, a link is not", (1,), GRACE - MOMENT, True),
+        ("its only version and the last link are past", (1,), GRACE, False),
+        ("none lists it, and links could be given until the version that stored it was built", (), GRACE, False),
+        ("the lists are not known", None, 100 * GRACE, True),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_copy_stays_as_long_as_a_version_that_lists_it_keeps_its_snapshot(says, listed_by, since, stays):
+    path = f"ds_a/attachments/{'a' * 64}/1-1"
+    listing = None if listed_by is None else {path: listed_by}
+    gone = list(removable([path], [OLD, *NEWER], listing, LIMIT + since, LIMITS))
+    assert gone == ([] if stays else [path])

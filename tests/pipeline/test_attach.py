@@ -1,143 +1,114 @@
-"""Attachments through the real builder: copied once, checked, named in rows, gone with their versions (D5.9)."""
+"""Attachments through the real builder, as one story of states: copied once, checked, named in rows (D5.9)."""
 
 import hashlib
 import json
-from datetime import timedelta
 
 import pytest
 from tests.pipeline.publishing import DATASET, Publisher
 
 from ploti_server.domain.datasets import Attachment, SourceSpec
 from ploti_server.pipeline.attach import attachments_of
-from ploti_server.pipeline.prune import prune
 
-ORDINANCE, PLAN = b"the ordinance", b"a plan"
+ORDINANCE, NEWER, PLAN, REVISED = b"the ordinance", b"a newer ordinance", b"a plan", b"a revised plan"
 
 
 def name(content):
     return f"document:{hashlib.sha256(content).hexdigest()}"
 
 
-@pytest.fixture
-def publisher(tmp_path):
-    (tmp_path / "ordinance.pdf").write_bytes(ORDINANCE)
-    (tmp_path / "a.pdf").write_bytes(PLAN)
-    (tmp_path / "b.pdf").write_bytes(PLAN)
-    ordinance = Attachment("source:ordinance", str(tmp_path / "ordinance.pdf"))
-    source = SourceSpec("file", str(tmp_path / "permits.csv"))
-    return Publisher(tmp_path, source=source, key=("k",), documents=("pdf",), attachments=(ordinance,))
-
-
 def rows(*cells):
     return "k,pdf\n" + "".join(f"{key},{cell}\n" for key, cell in enumerate(cells))
 
 
-def listed(publisher, number):
-    version = publisher.version(number)
-    return {one.file: one for one in attachments_of(publisher.ports.files, version).listed}
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    """A publisher that has been through all states, with the check of each."""
+    folder = tmp_path_factory.mktemp("attach")
+    ordinance, map_ = folder / "ordinance.pdf", folder / "map.pdf"
+    for file, content in ((ordinance, ORDINANCE), (map_, b"a map"), (folder / "a.pdf", PLAN), (folder / "b.pdf", PLAN)):
+        file.write_bytes(content)
+    attachments = (
+        Attachment("source:ordinance", str(ordinance), hashlib.sha256(ORDINANCE).hexdigest()),
+        Attachment("original", str(map_), "0" * 64),
+    )
+    source = SourceSpec("file", str(folder / "permits.csv"))
+    told = Publisher(folder, source=source, key=("k",), documents=("pdf",), attachments=attachments)
+    told.first = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
+    told.same = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
+    told.define(attachments=(Attachment("source:ordinance", str(ordinance)),))
+    ordinance.write_bytes(NEWER)
+    told.newer = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
+    (folder / "a.pdf").write_bytes(REVISED)
+    told.revised = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
+    for lost in (ordinance, folder / "b.pdf"):
+        lost.unlink()
+    told.failing = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
+    told.without = told.check(rows("a.pdf", "", "", "none.pdf"))
+    (folder / "b.pdf").write_bytes(PLAN)
+    told.back = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
+    return told
 
 
-def cells(publisher, number):
-    return [row["pdf"] for row in sorted(publisher.rows(number), key=lambda row: row["k"])]
+def listed(story, number):
+    version = story.version(number)
+    return {one.file: one for one in attachments_of(story.ports.files, version).listed}
 
 
-def copies(publisher):
-    return list(publisher.ports.files.paths(f"{DATASET}/attachments/"))
+def cells(story, number):
+    return [row["pdf"] for row in sorted(story.rows(number), key=lambda row: row["k"])]
 
 
-class TestCopies:
-    def test_cells_hold_the_name_of_their_document_and_rows_naming_one_share_it(self, publisher):
-        publisher.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
-        assert cells(publisher, 1) == [name(PLAN), name(PLAN), None, "none.pdf"]
-        assert list(listed(publisher, 1)) == ["source:ordinance", name(PLAN)]
-        assert len(copies(publisher)) == 2
-
-    def test_the_manifest_lists_them_without_a_path(self, publisher):
-        publisher.check(rows("a.pdf"))
-        stored = publisher.ports.files.read(f"{publisher.version(1).folder}/manifest.json")
-        told = json.loads(b"".join(stored))["attachments"]
-        assert told[0] == {
-            "file": "source:ordinance", "filename": "ordinance.pdf", "contentType": "application/pdf",
-            "sizeBytes": len(ORDINANCE), "sha256": hashlib.sha256(ORDINANCE).hexdigest(),
-        }  # fmt: skip
-        assert [one["file"] for one in told] == list(listed(publisher, 1))
-
-    def test_the_same_bytes_are_stored_once_over_versions_also_where_they_come_back(self, publisher):
-        publisher.check(rows("a.pdf"))
-        publisher.check(rows("b.pdf", ""))
-        publisher.check(rows("", ""))
-        publisher.check(rows("", "a.pdf"))
-        paths = [listed(publisher, number)[name(PLAN)].path for number in (1, 2, 4)]
-        assert len({*paths}) == 1
-        assert name(PLAN) not in listed(publisher, 3)
-        assert len(copies(publisher)) == 2
+def outcome(check):
+    return check.outcome, check.version
 
 
-class TestVersions:
-    def test_an_attachment_that_changed_is_a_version_with_zero_counts(self, publisher):
-        publisher.check(rows("a.pdf"))
-        assert publisher.outcome(rows("a.pdf")) == ("unchanged", 1)
-        (publisher.folder / "ordinance.pdf").write_bytes(b"another")
-        assert publisher.outcome(rows("a.pdf")) == ("released", 2)
-        version = publisher.version(2)
-        assert (version.counts.added, version.counts.changed, version.counts.removed) == (0, 0, 0)
-        assert version.resync_reason is None
-        assert listed(publisher, 2)["source:ordinance"].sha256 == hashlib.sha256(b"another").hexdigest()
-
-    def test_a_document_that_changed_changes_its_row(self, publisher):
-        publisher.check(rows("a.pdf", "b.pdf"))
-        (publisher.folder / "a.pdf").write_bytes(b"a newer plan")
-        assert publisher.outcome(rows("a.pdf", "b.pdf")) == ("released", 2)
-        assert cells(publisher, 2) == [name(b"a newer plan"), name(PLAN)]
-        assert publisher.version(2).counts.changed == 1
-
-    def test_a_copy_that_fails_keeps_the_rows_name_and_makes_no_version(self, publisher):
-        publisher.check(rows("a.pdf"))
-        for lost in ("a.pdf", "ordinance.pdf"):
-            (publisher.folder / lost).unlink()
-        done = publisher.check(rows("a.pdf"))
-        assert (done.outcome, done.facts["left_out"]) == ("unchanged", 2)
-        assert publisher.outcome(rows("a.pdf", "")) == ("released", 2)
-        assert cells(publisher, 2) == [name(PLAN), None]
-        assert list(listed(publisher, 2)) == [name(PLAN)]
-
-    @pytest.mark.parametrize("right", [True, False])
-    def test_a_checksum_known_beforehand_is_checked_and_a_mismatch_leaves_the_file_out(self, publisher, right):
-        sha256 = hashlib.sha256(ORDINANCE).hexdigest() if right else "0" * 64
-        publisher.define(attachments=(Attachment("original", str(publisher.folder / "ordinance.pdf"), sha256),))
-        done = publisher.check(rows("a.pdf"))
-        assert list(listed(publisher, 1)) == (["original", name(PLAN)] if right else [name(PLAN)])
-        assert ("original" in done.facts["left_out_because"]) is not right
-
-    def test_a_dataset_with_no_stored_files_has_no_attachments(self, publisher):
-        publisher.define(documents=(), attachments=())
-        publisher.check(rows("a.pdf"))
-        assert cells(publisher, 1) == ["a.pdf"]
-        assert listed(publisher, 1) == {}
-        assert copies(publisher) == []
+def test_cells_hold_the_name_of_their_document_and_rows_naming_one_share_it(story):
+    assert outcome(story.first) == ("released", 1)
+    assert cells(story, 1) == [name(PLAN), name(PLAN), None, "none.pdf"]
+    assert list(listed(story, 1)) == ["source:ordinance", name(PLAN)]
 
 
-class TestRetention:
-    def test_a_copy_is_kept_as_long_as_a_version_that_lists_it_keeps_its_snapshot(self, publisher):
-        publisher.check(rows("a.pdf"))
-        (publisher.folder / "a.pdf").write_bytes(b"a newer plan")
-        for number in (2, 3, 4):
-            publisher.check(rows("a.pdf", *[""] * number))
-        gone = listed(publisher, 1)[name(PLAN)].path
-        publisher.clock.advance(timedelta(days=90))
-        prune(publisher.ports)
-        publisher.clock.advance(timedelta(hours=24))
-        prune(publisher.ports)
-        assert gone in copies(publisher)
-        publisher.clock.advance(timedelta(hours=1))
-        prune(publisher.ports)
-        kept = {one.path for one in listed(publisher, 4).values()}
-        assert set(copies(publisher)) == kept
+def test_a_checksum_known_beforehand_is_checked_and_a_mismatch_leaves_the_file_out(story):
+    assert listed(story, 1)["source:ordinance"].sha256 == hashlib.sha256(ORDINANCE).hexdigest()
+    told = story.first.facts
+    assert (told["attachments"], told["left_out"]) == (2, 2)
+    assert "the catalog tells" in told["left_out_because"]["original"]
 
-    def test_a_list_that_was_lost_lets_no_copy_go(self, publisher):
-        publisher.check(rows("a.pdf"))
-        publisher.check(rows("a.pdf", ""))
-        publisher.ports.files.remove(f"{publisher.version(2).folder}/attachments.json")
-        publisher.clock.advance(timedelta(days=200))
-        prune(publisher.ports)
-        assert len(copies(publisher)) == 2
+
+def test_the_manifest_lists_them_without_a_path(story):
+    told = json.loads(b"".join(story.ports.files.read(f"{story.version(1).folder}/manifest.json")))["attachments"]
+    assert told[0] == {
+        "file": "source:ordinance", "filename": "ordinance.pdf", "contentType": "application/pdf",
+        "sizeBytes": len(ORDINANCE), "sha256": hashlib.sha256(ORDINANCE).hexdigest(),
+    }  # fmt: skip
+    assert [one["file"] for one in told] == list(listed(story, 1))
+
+
+def test_an_attachment_that_changed_is_a_version_with_zero_counts(story):
+    assert [outcome(story.same), outcome(story.newer)] == [("unchanged", 1), ("released", 2)]
+    version = story.version(2)
+    assert (version.counts.added, version.counts.changed, version.counts.removed) == (0, 0, 0)
+    assert version.resync_reason is None
+    assert listed(story, 2)["source:ordinance"].sha256 == hashlib.sha256(NEWER).hexdigest()
+
+
+def test_a_document_that_changed_changes_its_row(story):
+    assert outcome(story.revised) == ("released", 3)
+    assert cells(story, 3) == [name(REVISED), name(PLAN), None, "none.pdf"]
+    assert story.version(3).counts.changed == 1
+
+
+def test_a_copy_that_fails_keeps_the_rows_name_and_makes_no_version_by_itself(story):
+    assert outcome(story.failing) == ("unchanged", 3)
+    assert sorted(story.failing.facts["left_out_because"])[-1] == "source:ordinance"
+    assert outcome(story.without) == ("released", 4)
+    assert cells(story, 4) == [name(REVISED), None, None, "none.pdf"]
+    assert list(listed(story, 4)) == [name(REVISED)]
+
+
+def test_the_same_bytes_are_stored_once_over_versions_also_where_they_come_back(story):
+    assert outcome(story.back) == ("released", 5)
+    paths = [listed(story, number)[name(PLAN)].path for number in (1, 2, 3, 5)]
+    assert len({*paths}) == 1
+    copies = [path.split("/")[2] for path in story.ports.files.paths(f"{DATASET}/attachments/")]
+    assert copies == sorted(hashlib.sha256(content).hexdigest() for content in (ORDINANCE, NEWER, PLAN, REVISED))

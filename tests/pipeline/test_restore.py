@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.pipeline.publishing import DATASET, Publisher, table
+from tests.pipeline.publishing import DATASET, Publisher
 
 from ploti_server.domain.datasets import Attachment, SourceSpec
 from ploti_server.pipeline.prune import prune
@@ -64,66 +64,51 @@ def test_every_lost_file_has_the_same_bytes_again_under_a_new_attempt(publisher)
     assert restore_current(publisher.ports) == Restored()
 
 
-def test_a_first_version_is_made_again_from_its_state_alone(tmp_path):
-    publisher = Publisher(tmp_path, key=("k",))
-    publisher.check(table(range(5)))
+def test_a_first_version_is_made_again_from_its_state_alone(publisher):
     before = stored(publisher, 1)
     lose(publisher, 1, "snapshot/part-0000.parquet")
-    restore_current(publisher.ports)
+    restore(publisher.ports, publisher.version(1))
     assert stored(publisher, 1) == before
-    assert publisher.outcome(table(range(6))) == ("released", 2)
-    assert publisher.version(2).counts.added == 1
 
 
-@pytest.mark.parametrize("deep", [True, False])
-def test_a_damaged_file_is_found_by_its_checksum_and_a_cut_one_by_its_size(publisher, deep):
+def test_a_damaged_file_is_found_by_its_checksum_and_a_cut_one_by_its_size(publisher):
     version = publisher.version(2)
-    file = publisher.ports.files.local(f"{version.folder}/snapshot/part-0000.parquet")
+    path = "snapshot/part-0000.parquet"
+    file = publisher.ports.files.local(f"{version.folder}/{path}")
     content = file.read_bytes()
-    file.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:] if deep else content[:-1])
-    assert lost_files(publisher.ports, version, deep=deep) == ("snapshot/part-0000.parquet",)
-    restore(publisher.ports, version)
-    assert lost_files(publisher.ports, publisher.version(2), deep=True) == ()
+    file.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])
+    assert (lost_files(publisher.ports, version), lost_files(publisher.ports, version, deep=True)) == ((), (path,))
+    file.write_bytes(content[:-1])
+    assert lost_files(publisher.ports, version) == (path,)
 
 
-@pytest.mark.parametrize(
-    ("lost", "why"),
-    [
-        ("state", "not kept any more"),
-        ("base", "no file is stored at"),
-        ("attachments", "the list of its attachments is lost too"),
-        ("definition", "come out otherwise"),
-    ],
-)
-def test_what_cannot_be_made_the_same_is_left_and_told(publisher, lost, why):
+def test_what_cannot_be_made_the_same_is_left_and_told(publisher):
     version = publisher.version(2)
-    if lost == "state":
-        for path in list(publisher.ports.files.paths(f"{DATASET}/states/")):
-            publisher.ports.files.remove(path)
-    elif lost == "base":
-        lose(publisher, 1)
-    elif lost == "attachments":
-        lose(publisher, 2, "attachments.json")
-    else:
-        with publisher.ports.store.write() as records:
-            version = replace(version, definition=replace(version.definition, drop=("amount",)))
-            records.versions.put(version)
+
+    def refused(why, lost):
+        with pytest.raises(RestoreFailed, match=why):
+            restore(publisher.ports, lost)
+
     lose(publisher, 2, "manifest.json")
-    with pytest.raises(RestoreFailed, match=why):
-        restore(publisher.ports, version)
-    (told,) = restore_current(publisher.ports).failed
-    assert why in told
+    refused("come out otherwise", replace(version, definition=replace(version.definition, drop=("amount",))))
+    lose(publisher, 1)
+    refused("no file is stored at", version)
+    for path in list(publisher.ports.files.paths(f"{DATASET}/states/")):
+        publisher.ports.files.remove(path)
+    refused("not kept any more", version)
+    lose(publisher, 2, "attachments.json")
+    (why,) = restore_current(publisher.ports).failed
+    assert "the list of its attachments is lost too" in why
     assert publisher.version(2) == version
     assert list(publisher.ports.files.paths(f"{DATASET}/versions/2/2/")) == []
 
 
-@pytest.mark.parametrize("step", ["build.part_stored", "restore.files_stored", "restore.before_commit"])
-def test_killed_at_any_step_it_is_made_again_and_the_rest_is_pruned(publisher, step):
+def test_killed_before_its_end_it_is_made_again_and_the_rest_is_pruned(publisher):
     class Killed(BaseException):
         pass
 
     def reach(name):
-        if name == step:
+        if name == "restore.before_commit":
             raise Killed
 
     before = stored(publisher, 2)

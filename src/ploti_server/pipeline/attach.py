@@ -58,7 +58,8 @@ def attach(
     if not columns and not dataset.attachments:
         return raw, Attachments()
     cells = _cells(raw, columns, dataset.source.url)
-    copying = _Copying(ports, version, before, folder)
+    expected = {one.url: one.sha256 for one in dataset.attachments if one.sha256 is not None}
+    copying = _Copying(ports, version, before, expected, folder)
     with ThreadPoolExecutor(AT_ONCE, "copies") as pool:
         addresses = sorted({*cells.values(), *(one.url for one in dataset.attachments)})
         tried = dict(zip(addresses, pool.map(copying.copy, addresses), strict=True))
@@ -92,6 +93,7 @@ class _Copying:
     ports: Ports
     version: Version
     before: Attachments
+    expected: Mapping[str, str]
     folder: Path
 
     def copy(self, address: str) -> _Tried:
@@ -105,6 +107,8 @@ class _Copying:
                 return _Tried(kept, known)
             with target.open("rb") as file:
                 digest = file_digest(file, "sha256").hexdigest()
+            if self.expected.get(address, digest) != digest:
+                raise CopyFailed(f"the copy has sha256 {digest}, not the one that the catalog tells")
             size = target.stat().st_size
             path = self._stored(digest, size, target)
         except CopyFailed as failed:
@@ -146,15 +150,13 @@ def _listed_by_others(ports: Ports, dataset_id: str, sha256: str) -> Attached | 
 
 
 def _named(dataset: Dataset, tried: Mapping[str, _Tried]) -> tuple[list[Attached], dict[str, str]]:
-    """Give the catalog's own attachments; one that could not be copied now, or has other bytes, is left out."""
+    """Give the catalog's own attachments; one that could not be copied now is left out."""
     listed: list[Attached] = []
     left_out: dict[str, str] = {}
     for one in dataset.attachments:
         got = tried[one.url]
         if got.bytes is None or got.problem is not None:
             left_out[one.file] = got.problem or ""
-        elif one.sha256 not in (None, got.bytes.sha256):
-            left_out[one.file] = f"the copy has sha256 {got.bytes.sha256}, not the one that the catalog tells"
         else:
             listed.append(replace(got.bytes, file=one.file))
     return listed, left_out
