@@ -64,6 +64,9 @@ def test_a_person_sees_both_records_side_by_side_answers_and_the_build_goes_on(r
     code, out = run("judge", "show", "ds_x")
     assert "pair 2: not judged" in out
     assert any(line.split()[:1] == ["street"] and "≠" in line for line in out.splitlines())
+    out = run("judge", "show", "ds_x", "--limit", "1")[1]
+    assert "pair 2" not in out
+    assert "1 more pairs" in out
     assert run("judge", "answer", "ds_x", "3", "same") == (
         1,
         "ploti-server: there is no pair 3: the ask has pairs 1 to 2, see `judge show`\n",

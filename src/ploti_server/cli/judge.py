@@ -38,6 +38,7 @@ def show_pairs(
     *,
     pair: Annotated[str | None, Parameter(help="Only this pair, by its number or id.")] = None,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Also pairs that are judged already.")] = False,
+    limit: Annotated[int, Parameter(help="Pairs that are printed; with --json all are.")] = 20,
     version: Annotated[int | None, Parameter(help="What was judged for this version, released or not.")] = None,
     common: Common = COMMON,
 ) -> int:
@@ -58,9 +59,11 @@ def show_pairs(
         show(common, _row(ask) | {"judge": rows})
         return 0
     show(common, _row(ask))
-    for row in rows:
+    for row in rows[:limit]:
         say(f"\npair {row['pair']}: {_verdict(row)}")
         show(common, [_marked(name, row) for name in row["old"]], "columns")
+    if len(rows) > limit:
+        say(f"\n{len(rows) - limit} more pairs: give --limit or --json")
     say(f"\nanswer: ploti-server judge answer {dataset} PAIR same|different")
     say(f"go on with what is judged: ploti-server judge finish {dataset}")
     return 0
