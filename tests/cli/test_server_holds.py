@@ -60,7 +60,8 @@ def everything_in(home):
         return files, list(database.iterdump())
 
 
-def test_a_dry_run_shows_what_a_state_would_change_and_writes_nothing(run, tmp_path):
+def rehearse(run, tmp_path):
+    """See what states would change, beside the held version, and that nothing was written."""
     before = everything_in(tmp_path / "home")
     state = tmp_path / "x.csv"
     state.write_text(FULL.replace("\n7,v7\n", "\n7,edited\n") + "40,v40\n")
@@ -91,7 +92,8 @@ def test_a_dry_run_shows_what_a_state_would_change_and_writes_nothing(run, tmp_p
     assert everything_in(tmp_path / "home") == before
 
 
-def test_a_hold_is_followed_from_its_facts_to_what_subscribers_were_told(run):
+def test_a_hold_is_rehearsed_and_followed_from_its_facts_to_what_subscribers_were_told(run, tmp_path):
+    rehearse(run, tmp_path)
     (listed,) = run("holds", "list", "--json")[1]
     assert (listed["dataset"], listed["version"], listed["reason"]) == ("ds_x", 2, "data_check")
     code, shown = run("holds", "show", "ds_x", "--json")

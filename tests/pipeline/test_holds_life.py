@@ -244,28 +244,47 @@ def test_a_check_that_failed_publishes_nothing_and_does_not_move_the_refresh(pub
     assert publisher.version(2).status is VersionStatus.HELD
 
 
-def test_a_hold_ends_by_itself_once_so_many_further_checks_agree(publisher):
+def test_a_hold_ends_by_itself_once_so_many_further_checks_agree_on_the_same_state_or_another(publisher):
     publisher.define(review=replace(publisher.dataset.review, release_after_agreeing_checks=2))
     subscription = publisher.subscribe()
     publisher.outcome(FULL)
     assert publisher.outcome(HALF) == ("held", 2)
-    assert publisher.outcome("") == ("failed", 1)
     assert publisher.outcome(HALF) == ("unchanged", 1)
+    assert publisher.version(2).agreeing_checks == 1
     assert publisher.outcome(table(range(5))) == ("held", 3)
     assert publisher.version(3).agreeing_checks == 0
+    assert publisher.outcome("") == ("failed", 1)
     assert publisher.outcome(table(range(6))) == ("held", 4)
-    assert publisher.outcome(table(range(6))) == ("released", 4)
-    assert publisher.version(4).note == "released by itself: 2 further checks found the same"
-    assert publisher.outcome(HALF) == ("released", 5)
-    assert publisher.chain() == [(1, None), (4, 1), (5, 4)]
-    assert [name for name, *_ in publisher.log(subscription)][2:] == ["delayed"] * 3 + ["updated"] * 2
-
-
-def test_a_further_state_that_agrees_is_released_in_place_of_the_held_one(publisher):
+    assert publisher.outcome(LESS) == ("released", 5)
+    assert publisher.version(5).note == "released by itself: 2 further checks found the same"
+    assert statuses(publisher, 2, 3, 4) == ["superseded"] * 3
     publisher.define(review=replace(publisher.dataset.review, release_after_agreeing_checks=1))
-    subscription = publisher.subscribe()
+    assert [publisher.outcome(table(range(2))) for _ in range(2)] == [("held", 6), ("released", 6)]
+    assert publisher.chain() == [(1, None), (5, 1), (6, 5)]
+    names = [name for name, *_ in publisher.log(subscription)]
+    assert names[2:] == ["delayed", "delayed", "delayed", "updated", "delayed", "updated"]
+
+
+def rules(publisher, number):
+    return [hold["rule"] for hold in publisher.version(number).facts["holds"]]
+
+
+def test_a_lost_header_is_a_breaking_schema_change_and_a_state_without_records_is_none(publisher):
     publisher.outcome(FULL)
-    assert publisher.outcome(HALF) == ("held", 2)
-    assert publisher.outcome(LESS) == ("released", 3)
-    assert statuses(publisher, 2, 3) == ["superseded", "released"]
-    assert publisher.log(subscription, "version")[2:] == [("delayed", 1), ("updated", 3)]
+    assert publisher.outcome(FULL.partition("\n")[2]) == ("held", 2)
+    assert publisher.version(2).reasons[0] == "schema_review"
+    assert publisher.outcome("k,v\n") == ("held", 3)
+    assert (publisher.version(3).reasons, publisher.version(3).schema_change) == (("data_check",), None)
+    assert rules(publisher, 3) == ["zero_rows", "row_drop"]
+
+
+def test_an_absent_key_column_drops_the_key_and_is_no_null_key_until_all_are_back(publisher):
+    publisher.outcome(FULL)
+    assert publisher.outcome(table(range(40), "v", "x{0}")) == ("held", 2)
+    assert (rules(publisher, 2), publisher.version(2).facts["null_keys"]) == (["breaking_schema"], 0)
+    publisher.release()
+    assert publisher.version(2).schema.key_columns == ()
+    assert publisher.outcome(FULL) == ("released", 3)
+    back = publisher.version(3)
+    assert (back.schema.key_columns, back.schema_change.key_changed, back.schema_version) == (("k",), True, "2.1")
+    assert publisher.ids(1, "v") == publisher.ids(2, "v") == publisher.ids(3, "v")
