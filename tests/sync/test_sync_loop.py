@@ -328,3 +328,32 @@ def test_a_dataset_whose_id_no_table_can_have_is_told_and_the_others_go_on(feed,
     assert "its id is not one that a table can have" in behind.held.reason
     (behind,) = sync(client, SUBSCRIPTION, target).behind
     assert "its id" in behind.held.reason
+
+
+def test_only_the_datasets_asked_for_are_brought_until_others_are_asked_for(feed, target, client):
+    feed.add("ds_third", PERMITS, permits(1))
+    sync(client, SUBSCRIPTION, target, datasets=[A])
+    assert states(target) == {A: (1, "ok"), B: (None, "left"), "ds_third": (None, "left")}
+    feed.update(A, put=permits(40))
+    feed.update(B, put=zones(9))
+    feed.add("ds_new", PERMITS, permits(1))
+    feed.api.change_dataset("ds_third", covered=False)
+    report = sync(client, SUBSCRIPTION, target, datasets=[A])
+    assert [each.dataset_id for each in report.datasets] == [A]
+    assert states(target) == {A: (2, "ok"), B: (None, "left"), "ds_third": (None, "left"), "ds_new": (None, "left")}
+    sync(client, SUBSCRIPTION, target, datasets=[B])
+    assert states(target)[A] == (2, "left")
+    feed.update(A, put=permits(41))
+    sync(client, SUBSCRIPTION, target, datasets=[B])
+    assert not sync(client, SUBSCRIPTION, target).behind
+    assert states(target) == {A: (3, "ok"), B: (2, "ok"), "ds_third": (None, "left"), "ds_new": (1, "ok")}
+    feed.update(A, put=permits(42))
+    sync(client, SUBSCRIPTION, target)
+    assert states(target)[A] == (4, "ok")
+    assert all(each.equal for each in verify(client, target))
+
+
+def test_a_dataset_that_the_subscription_has_not_is_told(feed, target, client):
+    with pytest.raises(SyncError, match="no dataset ds_typo"):
+        sync(client, SUBSCRIPTION, target, datasets=[A, "ds_typo"])
+    assert states(target)[A] == (1, "ok")

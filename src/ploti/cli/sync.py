@@ -41,6 +41,7 @@ def sync_subscription(
     *,
     to: To,
     schema: Schema = None,
+    dataset: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     on_major: Literal["pause", "apply"] = "pause",
     follow: Annotated[bool, Parameter(negative="")] = False,
     attachments: Path | None = None,
@@ -55,6 +56,8 @@ def sync_subscription(
     ----------
     subscription
         The subscription, like sub_8f3k2m; PLOTI_SUBSCRIPTION unless given.
+    dataset
+        A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run.
     on_major
         What to do with a MAJOR schema change: keep that dataset at its version, or follow it.
     follow
@@ -76,7 +79,7 @@ def sync_subscription(
         files: list[AttachmentsReport] = []
 
         def run() -> "SyncReport":
-            report = sync(client, followed, target, on_major=on_major, progress=progress)
+            report = sync(client, followed, target, on_major=on_major, datasets=dataset, progress=progress)
             if attachments is not None:
                 files[:] = follow_attachments(client, target.state().datasets.values(), attachments, progress)
             for each in files if follow else ():

@@ -4,19 +4,19 @@ Named steps for `reach`: sync.manifest_read, sync.events_read, sync.part_downloa
 sync.staged, sync.rows_written, sync.before_commit, sync.after_commit, sync.cursor_stored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ploti._client import Client
 from ploti.contract._typed import TypedDict
-from ploti.contract.events import EVENTS_PER_PAGE_MOST, Event, event_number
+from ploti.contract.events import ADDED, EVENTS_PER_PAGE_MOST, REMOVED, Event, event_number
 from ploti.contract.resources import Dataset, ManifestDataset, SubscriptionManifest
 from ploti.errors import BadAnswer, Reload
 from ploti.sync.answers import event_trouble, sound, whole
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
-from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices
+from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices, number_of
 from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, reach_nothing
 from ploti.sync.verify import Repaired, Verified, following, repair, verify
 
@@ -24,6 +24,8 @@ __all__ = ["Repaired", "SyncReport", "Verified", "following", "repair", "resync"
 
 _EVENTS_PER_ROUND: Final = 10 * EVENTS_PER_PAGE_MOST
 _RELOADS_MOST: Final = 2
+NOT_CHOSEN: Final = "not among the datasets asked for"
+"""Why a dataset is `left` that the subscription delivers."""
 
 
 class _Named(TypedDict):
@@ -76,11 +78,12 @@ def sync(
     target: Target,
     *,
     on_major: OnMajor = "pause",
+    datasets: Collection[str] = (),
     progress: Progress | None = None,
     reach: Reach = reach_nothing,
     downloads: Downloads | None = None,
 ) -> SyncReport:
-    """Bring a target up to date with a subscription and tell what moved.
+    """Bring a target up to date with a subscription and tell what moved; with `datasets`, only these.
 
     One dataset's trouble is in the report (`behind`), not raised. Raises SyncError where the target cannot be used and
     PlotiError where the API cannot be reached or refuses; the cursor stays then, and the next run goes on from there.
@@ -90,7 +93,7 @@ def sync(
         state = target.state()
         if state.subscription_id not in {None, subscription_id}:
             raise SyncError(f"This target follows {state.subscription_id}: use another one for {subscription_id}.")
-        run = Run(client, subscription_id, target, fetching, on_major, dict(state.datasets))
+        run = Run(client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets)
         if state.cursor is None:
             target.record(subscription_id, None, ())
             cursor = _from_manifest(run)
@@ -99,6 +102,8 @@ def sync(
             _retry(run, cursor)
         cursor = _follow(run, cursor)
         _refresh_infos(run)
+        if unknown := sorted(set(datasets) - run.held.keys()):
+            raise SyncError(f"The subscription has no dataset {unknown[0]}: `ploti sync status` lists those it has.")
         report = _report(run, cursor)
         if not report.behind:
             fetching.drop_all()
@@ -139,9 +144,14 @@ def _store(run: Run, cursor: str) -> None:
 
 
 def _retry(run: Run, cursor: str) -> None:
-    """Take up what an earlier run left behind, kept back, or was refused (D11.4)."""
+    """Take up what an earlier run left behind, kept back, was refused (D11.4), or was not asked for."""
     for held in list(run.held.values()):
-        if held.state in {"behind", "paused", "leaving"}:
+        if not run.chooses(held.dataset_id):
+            if held.followed:
+                run.tell(replace(held, state="left", reason=NOT_CHOSEN))
+        elif held.state == "left" and held.reason == NOT_CHOSEN:
+            bring(run, replace(held, state="behind", reason=None), CatchUp(run))
+        elif held.state in {"behind", "paused", "leaving"}:
             bring(run, held, CatchUp(run))
     if run.unstored():
         _store(run, cursor)
@@ -157,17 +167,33 @@ def _from_manifest(run: Run) -> str:
     cursor = _event_number(manifest["eventCursor"])
     if any(run.of(each["datasetId"]).version is None for each in manifest["datasets"]):
         run.infos.update(_infos(run))
-    for given in manifest["datasets"]:
+    listed = [each for each in manifest["datasets"] if run.chooses(each["datasetId"])]
+    for each in (*manifest["datasets"], *manifest["unavailable"]):
+        _leave_out(run, each["datasetId"], cursor)
+    for given in listed:
         held = replace(run.of(given["datasetId"]), position=cursor - 1)
         bring(run, held, _Listed(given, cursor, run.on_major), given)
     for missing in manifest["unavailable"]:
-        _unavailable(run, run.of(missing["datasetId"]), missing["reason"], cursor)
+        if run.chooses(missing["datasetId"]):
+            _unavailable(run, run.of(missing["datasetId"]), missing["reason"], cursor)
     named = {each["datasetId"] for each in [*manifest["datasets"], *manifest["unavailable"]]}
     for held in list(run.held.values()):
         if held.dataset_id not in named and held.state != "left":
             run.tell(after(held, Leave(held.dataset_id, "not in the subscription any more", cursor)))
     _store(run, manifest["eventCursor"])
     return manifest["eventCursor"]
+
+
+def _leave_out(run: Run, dataset_id: str, through: int, events: Sequence[Event] = ()) -> None:
+    """Note a dataset that the user does not want here, so that it is known once it is wanted."""
+    if run.chooses(dataset_id):
+        return
+    held = run.of(dataset_id)
+    reason = held.reason if held.state == "left" and held.reason else NOT_CHOSEN
+    for event in events:
+        if event["type"] in {ADDED, REMOVED}:
+            reason = event["data"].get("reason") or NOT_CHOSEN
+    run.held[dataset_id] = replace(held, state="left", reason=reason, position=max(held.position, through))
 
 
 def _read_manifest(run: Run) -> SubscriptionManifest:
@@ -271,6 +297,9 @@ def _go_through(run: Run, events: Sequence[Event]) -> None:
     for event in events:
         by_dataset.setdefault(event["data"]["datasetId"], []).append(event)
     for dataset_id, own in by_dataset.items():
+        if not run.chooses(dataset_id):
+            _leave_out(run, dataset_id, number_of(own[-1]), own)
+            continue
         bring(run, run.of(dataset_id), _Log(own, run.on_major))
         if told := notices([event for event in own if event_trouble(event) is None]):
             run.tell(run.of(dataset_id))

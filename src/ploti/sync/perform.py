@@ -1,6 +1,6 @@
 """Performs the steps of one dataset and turns its trouble into a state, so that the others go on (D11.4)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -63,12 +63,17 @@ class Run:
     downloads: Downloads
     on_major: OnMajor
     held: dict[str, Held]
+    chosen: Collection[str] = ()
     stored: dict[str, Held] = field(default_factory=dict)
     infos: dict[str, DatasetInfo] = field(default_factory=dict)
     reports: dict[str, DatasetReport] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.stored.update(self.held)
+
+    def chooses(self, dataset_id: str) -> bool:
+        """Tell whether the user wants a dataset here; all of them where none is named."""
+        return not self.chosen or dataset_id in self.chosen
 
     def of(self, dataset_id: str) -> Held:
         """Give what is held of a dataset."""
