@@ -1,7 +1,8 @@
 """A publisher process that imports histories: `python -m tests.e2e.imported HOME` with an order as JSON on its input.
 
-The order names a `catalog`, for each dataset its `states` (file and time read), the engine's `threads`, and by how many
-`days` the clock is ahead. Every hold is released. Printed is what each version is made of, by dataset.
+The order names for each of its `catalogs` the datasets with their states (file and time read), the engine's
+`threads`, and by how many `days` the clock is ahead. Each catalog has a home of its own in HOME. Every hold is
+released. Printed is what each version is made of, by dataset.
 """
 
 import json
@@ -34,14 +35,13 @@ class OtherDay:
 def main(home):
     order = json.load(sys.stdin)
     pa.set_cpu_count(order["threads"])
-    settings = Settings.of(home=Path(home), environment={"PLOTI_SERVER_THREADS": str(order["threads"])})
-    ports = build_ports(settings, clock=OtherDay(order["days"]))
-    catalog = Path(order["catalog"])
-    apply_catalog(ports, parse_catalog(catalog.read_text(encoding="utf-8"), catalog))
-    owner = new_owner()
-    told = {
-        dataset_id: list(_versions(ports, owner, dataset_id, given)) for dataset_id, given in order["states"].items()
-    }
+    told, owner = {}, new_owner()
+    for at, (catalog, states) in enumerate(order["catalogs"].items()):
+        environment = {"PLOTI_SERVER_THREADS": str(order["threads"])}
+        settings = Settings.of(home=Path(home) / str(at), environment=environment)
+        ports = build_ports(settings, clock=OtherDay(order["days"]))
+        apply_catalog(ports, parse_catalog(Path(catalog).read_text(encoding="utf-8"), Path(catalog)))
+        told |= {dataset_id: list(_versions(ports, owner, dataset_id, given)) for dataset_id, given in states.items()}
     print(json.dumps(told))
 
 

@@ -39,26 +39,27 @@ TWINS = (
 
 VARIANTS = {
     "again": {},
-    "rows in another order": {"rows": True},
-    "on another day": {"days": 400},
-    "another hash seed": {"environment": {"PYTHONHASHSEED": "4242"}},
-    "another zone and locale": {
-        "environment": {"TZ": "Pacific/Kiritimati", "LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}
+    "rows in another order under another hash seed": {"rows": True, "environment": {"PYTHONHASHSEED": "4242"}},
+    "on another day in another zone and locale": {
+        "days": 400,
+        "environment": {"TZ": "Pacific/Kiritimati", "LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"},
     },
-    "plain C locale": {"environment": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}},
-    "four threads": {
+    "four threads in another home": {
         "threads": 4,
+        "home": "a home's [other] föld%er *",
         "environment": {"OMP_NUM_THREADS": "4", "ARROW_IO_THREADS": "8"},
     },
-    "another home": {"home": "a home's [other] föld%er *"},
-    "all of it at once": {
+    "all of it at once in the plain C locale": {
         "rows": True,
         "days": -3000,
         "threads": 3,
         "home": "x" * 100,
-        "environment": {"PYTHONHASHSEED": "99", "TZ": "America/St_Johns", "LC_ALL": "C", "OMP_NUM_THREADS": "3"},
+        "environment": {
+            "PYTHONHASHSEED": "99", "TZ": "America/St_Johns", "LC_ALL": "C", "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0", "OMP_NUM_THREADS": "3",
+        },
     },
-}
+}  # fmt: skip
 BASE = {"PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"}
 TIMEOUT_SECONDS = 240
 
@@ -66,18 +67,15 @@ TIMEOUT_SECONDS = 240
 def imported(folder, rewrite, *, days=0, threads=1, environment=None, home="home", rows=False):
     """Import all histories in a process of their own; gives what each version is made of, by dataset."""
     folder.mkdir(parents=True, exist_ok=True)
-    told = {}
-    for at, (catalog, states) in enumerate(_orders(folder, rewrite)):
-        order = {"catalog": str(catalog), "states": states, "days": days, "threads": threads}
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PLOTI_"))}
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.e2e.imported", folder / f"{home}{at}"],
-            cwd=REPO, env=kept | BASE | (environment or {}), input=json.dumps(order),
-            capture_output=True, text=True, encoding="utf-8", check=False, timeout=TIMEOUT_SECONDS,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        told |= json.loads(done.stdout)
-    return told
+    order = {"catalogs": _orders(folder, rewrite), "days": days, "threads": threads}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PLOTI_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.imported", folder / home],
+        cwd=REPO, env=kept | BASE | (environment or {}), input=json.dumps(order),
+        capture_output=True, text=True, encoding="utf-8", check=False, timeout=TIMEOUT_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def _orders(folder, rewrite):
@@ -87,10 +85,10 @@ def _orders(folder, rewrite):
         states = states_of(name)
         chosen = [states[number - 1] for number in numbers]
         written = [(_rewritten(folder / name, state.file, rewrite), state.fetched_at.isoformat()) for state in chosen]
-        by_catalog.setdefault(source_of(name) / "catalog.yaml", {})[f"ds_{name}"] = written
+        by_catalog.setdefault(str(source_of(name) / "catalog.yaml"), {})[f"ds_{name}"] = written
     twins = folder / "twins.yaml"
     twins.write_text(TWINS_CATALOG, encoding="utf-8")
-    by_catalog[twins] = {}
+    by_catalog[str(twins)] = {}
     for name in ("twins", "numbered"):
         (folder / name).mkdir(exist_ok=True)
         for number, rows in enumerate(TWINS, 1):
@@ -98,8 +96,8 @@ def _orders(folder, rewrite):
             numbered = [f"{at},{row}" if name == "numbered" else row for at, row in enumerate(rows, 1)]
             source.write_text("\n".join(["row,x,y" if name == "numbered" else "x,y", *numbered]) + "\n")
             file = _rewritten(folder / name / "states", source, rewrite)
-            by_catalog[twins].setdefault(f"ds_{name}", []).append((file, f"2024-01-0{number}T00:00:00+00:00"))
-    return by_catalog.items()
+            by_catalog[str(twins)].setdefault(f"ds_{name}", []).append((file, f"2024-01-0{number}T00:00:00+00:00"))
+    return by_catalog
 
 
 def _rewritten(folder, source, rewrite):

@@ -94,9 +94,10 @@ def test_a_table_equals_the_newest_snapshot_after_each_state_however_seldom_it_s
             number = publisher.publish(name, state)
             released += [number] if number else []
             each.follow(name, released)
-            each.check_verified()
-            pausing.follow(name, released)
+            if number and publisher.published(name, number).manifest["resyncRequired"]:
+                pausing.follow(name, released)
             if at % SKIPPING == 0 or at == len(states):
+                each.check_verified()
                 seldom.follow(name, released)
             if at > len(states) // 2 and at % 2 == 0:
                 late.follow(name, released)
