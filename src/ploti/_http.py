@@ -100,7 +100,7 @@ class Http:
         self.skew: float | None = None
         self._client = httpx2.Client(
             timeout=timeout,
-            proxy=proxy,
+            proxy=None if proxy is None else _checked_proxy(proxy),
             transport=transport,
             follow_redirects=False,
             trust_env=origin(self.base_url)[1] not in _LOOPBACK,
@@ -250,6 +250,14 @@ def _checked_base(base_url: str) -> str:
         message = "Give the API's address as http(s)://host[:port], for example in PLOTI_API_URL."
         raise FixRequest(message, code="invalid_input")
     return base_url.rstrip("/")
+
+
+def _checked_proxy(proxy: str) -> httpx2.Proxy:
+    """Give a proxy; raises FixRequest for an address that is none."""
+    try:
+        return httpx2.Proxy(proxy)
+    except (ValueError, httpx2.InvalidURL) as problem:
+        raise FixRequest("Give the proxy's address as http://host:port.", code="invalid_input") from problem
 
 
 def _checked_key(api_key: str | None) -> str | None:

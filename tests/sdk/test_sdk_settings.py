@@ -81,3 +81,16 @@ def test_a_login_that_cannot_be_read_is_told(tmp_path):
     (tmp_path / "login.json").mkdir()
     with pytest.raises(ploti.FixRequest, match=r"login\.json cannot be read"):
         stored_login(tmp_path / "login.json")
+
+
+def test_calls_go_through_the_proxy_that_is_named(fake):
+    """The fake is the proxy here: it is asked for an address that nobody has."""
+    with fake.serve() as proxy, ploti.Client(fake.api_key, "http://api.example", proxy=proxy) as client:
+        assert client.topics.list()["topics"]
+    assert fake.requests[-1].headers["host"] == "api.example"
+
+
+@pytest.mark.parametrize("proxy", ["nonsense", "ftp://x", ""])
+def test_a_proxy_that_is_none_is_told(proxy):
+    with pytest.raises(ploti.FixRequest, match="proxy"):
+        ploti.Client("ploti_key", "http://api.example", proxy=proxy)
