@@ -242,6 +242,11 @@ def test_rows_are_shown_without_a_pipeline(fake, capsys, line, json_has, csv_has
             json.loads(shown.out)
 
 
+def test_nothing_that_changed_is_told(fake, capsys):
+    assert ploti(f"changes {SUB} --since 2099-01-01") == 0
+    assert capsys.readouterr().out == "Nothing changed.\n"
+
+
 def test_a_dataset_is_exported(fake, capsys, tmp_path):
     assert ploti(f"feeds datasets export {PERMITS} --to x.csv --columns id") == 0
     assert capsys.readouterr().out == f"Wrote 2 rows of {PERMITS}, version 2, to x.csv.\n"

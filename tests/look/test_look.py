@@ -5,6 +5,7 @@ import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import duckdb
 import geopandas
@@ -150,6 +151,9 @@ def test_files_that_are_none_are_no_traceback(feed, client, tmp_path):
     feed.api.rebuild(A, 1, {"snapshot/part-0000.parquet": b"no parquet"})
     with pytest.raises(ploti.BadAnswer, match="cannot be read"):
         export(client, A, tmp_path / "x.csv")
+    feed.reload(A, rows(1), "previous_unavailable")
+    with pytest.raises(OSError, match="proc"):
+        export(client, A, Path("/proc/x.csv"))
     with pytest.raises(ploti.FixRequest, match="no folder"):
         export(client, A, tmp_path / "nowhere" / "x.csv")
     assert list(tmp_path.iterdir()) == []

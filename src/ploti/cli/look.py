@@ -326,6 +326,9 @@ class _Summed:
 
 
 def _show_changes(summed: _Summed, kept: list[Changed]) -> None:
+    if not summed.total:
+        print("Nothing changed.")
+        return
     names = ("added", "changed", "removed")
     rows = [
         (each["datasetId"], each["title"], str(each["version"]), *(each[name] for name in names), each["reloaded"])

@@ -65,7 +65,11 @@ class Look:
 
 @contextmanager
 def looking(client: Client, progress: Callable[[int], object] = ignore_bytes) -> Iterator[Look]:
-    """Open a look; raises FixRequest where DuckDB is not installed, BadAnswer for files that it cannot read."""
+    """Open a look.
+
+    Raises FixRequest where DuckDB is not installed, BadAnswer for files that it cannot read, OSError for a disk that is
+    full or not to be written to.
+    """
     require("duckdb")
     import duckdb
 
@@ -79,7 +83,9 @@ def looking(client: Client, progress: Callable[[int], object] = ignore_bytes) ->
                 yield Look(client, Path(folder), db, progress)
             except duckdb.Error as error:
                 told = str(error).partition("\n")[0]
-                raise BadAnswer(f"The rows cannot be read or written: {told}", code="bad_answer") from error
+                if isinstance(error, duckdb.IOException):
+                    raise OSError(told) from error
+                raise BadAnswer(f"The rows cannot be read: {told}", code="bad_answer") from error
 
 
 def delivered_columns(schema: Schema) -> dict[str, ColumnType]:
