@@ -48,6 +48,9 @@ def rules_of(facts, limits=LIMITS):
         (Facts(rows=20, previous_rows=19, nulls={"a": 20}, previous_nulls={"a": 0}), []),
         (replace(CALM, nulls={"geometry": 10}, previous_nulls={"geometry": 0}), []),
         (replace(CALM, nulls={"geometry": 11}, previous_nulls={"geometry": 0}), ["geometry_loss:geometry"]),
+        (replace(CALM, none_compared=True), ["none_compared"]),
+        (Facts(rows=9, previous_rows=0, none_compared=True), []),
+        (Facts(rows=0, previous_rows=0, none_compared=True), []),
         (replace(CALM, agent_silent=True), ["agent_silent"]),
     ],
 )

@@ -95,6 +95,11 @@ class Publisher:
         with self.ports.store.read() as records:
             return records.versions.get(DATASET, number)
 
+    def refresh(self):
+        """Tell when the source was last read and is due."""
+        with self.ports.store.read() as records:
+            return records.catalog.refresh(DATASET)
+
     def chain(self):
         """List released versions with the version that each follows, as subscribers see them."""
         with self.ports.store.read() as records:

@@ -3,6 +3,7 @@
 import pytest
 from tests.pipeline.publishing import DATASET, Publisher, table
 
+from ploti_server.domain.checks import CheckKind
 from ploti_server.pipeline.act import release_again
 from ploti_server.pipeline.check import GivenState, take_state
 from ploti_server.pipeline.release import ReleaseRefused
@@ -32,32 +33,23 @@ def current(publisher):
 
 
 def test_it_is_rebuilt_under_a_new_number_as_a_resync_that_names_it_as_its_previous_version(publisher):
-    subscription = publisher.subscribe()
-    assert publisher.release_again(2) == [("released", 3)]
+    subscription, refresh = publisher.subscribe(), publisher.refresh()
+    checks = release_again(publisher.ports, DATASET, 2)
     assert str(publisher.version(2).status) == "released_again"
+    assert current(publisher) == 1
+    late = publisher.subscribe()
+    assert (publisher.log(subscription, "version"), publisher.log(late, "version")) == ([("added", 2)], [("added", 1)])
+
+    assert publisher.work(checks) == [("released", 3)]
+    assert current(publisher) == 3
     assert publisher.chain() == [(1, None), (3, 2)]
     version = publisher.version(3)
     assert (version.resync_reason, version.counts, version.files_of("changes")) == ("previous_unavailable", None, ())
-    assert not version.record_ids_changed
-    assert version.files_of("id-map") == ()
-    assert publisher.log(subscription, "version", "reason") == [
-        ("added", 2, None),
-        ("resync_required", 3, "previous_unavailable"),
-    ]
+    assert (version.record_ids_changed, version.files_of("id-map")) == (False, ())
+    for log in (publisher.log(one, "version", "reason") for one in (subscription, late)):
+        assert log[1:] == [("resync_required", 3, "previous_unavailable")]
     assert publisher.ids(3, "k") == publisher.ids(2, "k")
-    assert version.fetched_at == publisher.version(2).fetched_at
-
-
-def test_until_the_rebuild_the_version_before_is_current_and_nothing_is_sent(publisher):
-    subscription = publisher.subscribe()
-    checks = release_again(publisher.ports, DATASET, 2)
-    assert current(publisher) == 1
-    late = publisher.subscribe()
-    assert publisher.log(late, "version") == [("added", 1)]
-    assert len(publisher.log(subscription)) == 1
-    publisher.work(checks)
-    assert current(publisher) == 3
-    assert publisher.log(late, "version")[-1] == publisher.log(subscription, "version")[-1] == ("resync_required", 3)
+    assert (publisher.refresh(), version.fetched_at) == (refresh, publisher.version(2).fetched_at)
 
 
 def test_a_newer_state_that_comes_first_is_the_resync_instead(publisher):
@@ -69,9 +61,6 @@ def test_a_newer_state_that_comes_first_is_the_resync_instead(publisher):
     assert publisher.log(subscription, "version", "reason")[1:] == [("resync_required", 3, "previous_unavailable")]
     second, third = publisher.ids(2, "k"), publisher.ids(3, "k")
     assert {k: third[k] for k in third if k in second} == {k: second[k] for k in second if k in third}
-    assert publisher.outcome(SECOND) == ("released", 4)
-    assert publisher.version(4).resync_reason is None
-    assert publisher.ids(4, "k") == second
 
 
 def test_a_build_that_was_under_way_is_the_resync_and_nothing_is_rebuilt_after_it(publisher):
@@ -85,17 +74,13 @@ def test_a_build_that_was_under_way_is_the_resync_and_nothing_is_rebuilt_after_i
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason", "outcome"),
-    [
-        ({"volatile": ("v",)}, "previous_unavailable", "released"),
-        ({"drop": ("v",)}, "schema_changed", "held"),
-        ({"key": ("v",)}, "key_columns_changed", "held"),
-    ],
-    ids=["nothing that shows", "schema", "key"],
+    ("fields", "reason"),
+    [({"drop": ("v",)}, "schema_changed"), ({"key": ("v",)}, "key_columns_changed")],
+    ids=["schema", "key"],
 )
-def test_the_resync_has_the_reason_of_what_else_it_changes(publisher, fields, reason, outcome):
+def test_the_resync_has_the_reason_of_what_else_it_changes(publisher, fields, reason):
     publisher.define(**fields)
-    assert publisher.release_again(2) == [(outcome, 3)]
+    assert publisher.release_again(2) == [("held", 3)]
     assert publisher.version(3).resync_reason == reason
 
 
@@ -174,17 +159,14 @@ def test_a_resync_that_also_replaces_ids_has_their_reason_and_a_map(held):
 
 
 def test_a_held_version_gives_way_and_its_state_comes_after_the_rebuild(publisher):
-    subscription = publisher.subscribe()
     publisher.outcome(table(range(20)))
-    assert publisher.release_again(2) == [("released", 4), ("held", 5)]
-    publisher.release()
-    assert publisher.chain() == [(1, None), (4, 2), (5, 4)]
-    assert publisher.log(subscription, "version", "reason")[1:] == [
-        ("delayed", 2, "data_check"),
-        ("resync_required", 4, "previous_unavailable"),
-        ("delayed", 4, "data_check"),
-        ("updated", 5, None),
-    ]
+    rebuild, resumed = release_again(publisher.ports, DATASET, 2)
+    assert str(publisher.version(3).status) == "superseded"
+    assert (rebuild.kind, rebuild.again, resumed.kind) == (CheckKind.RELEASE_AGAIN, 2, CheckKind.RESUME)
+    with publisher.ports.store.read() as records:
+        held, again = (records.checks.get(publisher.version(number).check_id) for number in (3, 2))
+    assert (resumed.state_sha256, rebuild.state_sha256) == (held.state_sha256, again.state_sha256)
+    assert resumed.fetched_at == publisher.version(3).fetched_at
 
 
 def test_the_only_version_released_again_leaves_nothing_current_and_its_rebuild_is_no_first_version(tmp_path):
@@ -202,23 +184,13 @@ def test_the_only_version_released_again_leaves_nothing_current_and_its_rebuild_
 def test_when_none_of_the_kept_records_can_be_compared_the_version_is_held(tmp_path, lost):
     publisher = Publisher(tmp_path)
     publisher.outcome("a,b\n1,x\n2,y\n")
-    publisher.release_again(1) if not lost else None
-    number = 1 if lost else 2
-    release_again(publisher.ports, DATASET, number)
+    release_again(publisher.ports, DATASET, 1)
     if lost:
-        folder = publisher.version(1).folder
-        publisher.ports.files.remove(f"{folder}/snapshot/part-0000.parquet")
+        publisher.ports.files.remove(f"{publisher.version(1).folder}/snapshot/part-0000.parquet")
     done = publisher.check("a,b\n1,x\n2,y\n" if lost else "c,d\n1,x\n2,y\n")
     assert done.outcome == "held"
     assert "none_compared" in {hold["rule"] for hold in done.facts["holds"]}
     assert publisher.version(done.version).reasons[-1] == "processing"
-
-
-def test_a_version_without_records_has_none_to_compare(tmp_path):
-    publisher = Publisher(tmp_path, key=("k",))
-    publisher.outcome("k,v\n")
-    release_again(publisher.ports, DATASET, 1)
-    assert publisher.outcome(FIRST) == ("released", 2)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +203,7 @@ def test_a_version_without_records_has_none_to_compare(tmp_path):
 )
 def test_only_the_newest_version_can_be_released_again(publisher, number, told):
     if told is None:
-        publisher.release_again(2)
+        release_again(publisher.ports, DATASET, 2)
         told = "version 2 of ds_x was released again already"
     with pytest.raises(ReleaseRefused, match=told):
-        publisher.release_again(number)
-    assert current(publisher) in (2, 3)
+        release_again(publisher.ports, DATASET, number)
