@@ -44,6 +44,9 @@ def test_an_operator_releases_again_replaces_and_looks_at_ids(run, tmp_path):
     assert (queued["outcome"], queued["then"]) == ("queued", [])
     rows = {row["version"]: (row["status"], row["note"]) for row in told(run, "versions", "list", "ds_x")}
     assert rows == {1: ("released", None), 2: ("released_again", "wrong file")}
+    (standing,) = told(run, "status")
+    assert (standing["state"], standing["version"]) == ("queued", 1)
+    assert standing["why"] == "to rebuild version 2, which was released again"
     assert run("work", "--once")[1].startswith("ds_x: released version 3, 2 rows")
     code, out, _ = run("ids", "replace", "ds_x")
     assert (code, out) == (0, "ds_x: released version 4, 2 rows, +0 ~0 -0, 2 ids replaced\n")

@@ -5,13 +5,14 @@ from typing import Any, Final
 
 from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, Common, show
-from ploti_server.domain.checks import Check, CheckStatus
+from ploti_server.domain.checks import Check, CheckKind, CheckStatus
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.domain.wire import wire_time
+from ploti_server.pipeline.follow import last_sent
 from ploti_server.ports import Records
 
 STALE_AFTER: Final = timedelta(days=1)
-NEEDS_A_LOOK: Final = ("held", "failed", "stale")
+NEEDS_A_LOOK: Final = ("held", "failed", "stale", "released again")
 
 
 def status(*, common: Common = COMMON) -> int:
@@ -47,6 +48,13 @@ def _waits_for(records: Records, check: Check) -> str | None:
     return f"for {len(ask.open_pairs)} of {len(ask.pairs)} pairs to be judged until {wire_time(ask.due_at)}{trouble}"
 
 
+def _act(check: Check) -> str | None:
+    """Tell what staff asked for."""
+    if check.kind is CheckKind.RELEASE_AGAIN:
+        return f"to rebuild version {check.again}, which was released again"
+    return "to replace record ids" if check.kind is CheckKind.REPLACE_IDS else None
+
+
 def _state(records: Records, dataset_id: str, now: datetime) -> tuple[str, str | None]:
     held = records.versions.in_status(dataset_id, [VersionStatus.HELD])
     if held:
@@ -56,7 +64,10 @@ def _state(records: Records, dataset_id: str, now: datetime) -> tuple[str, str |
         return "failed", last.reason
     opened = records.checks.open_of(dataset_id)
     if opened:
-        return str(opened[0].status), _waits_for(records, opened[0])
+        return str(opened[0].status), _waits_for(records, opened[0]) or _act(opened[0])
+    base = last_sent(records, dataset_id)
+    if base is not None and base.status is VersionStatus.RELEASED_AGAIN:
+        return "released again", f"nothing was sent in place of version {base.number} yet: check the source"
     due = records.catalog.refresh(dataset_id).next_check_by
     if due is not None and now - due > STALE_AFTER and records.subscriptions.holding(dataset_id):
         return "stale", f"its check was due at {wire_time(due)}"
