@@ -16,7 +16,7 @@ from ploti_server.domain.asks import (
     closed,
     is_over,
     look_again_at,
-    pair_named,
+    pairs_named,
     tried,
     with_given,
 )
@@ -102,17 +102,21 @@ def test_judgements_are_reused_beside_the_same_version(judged, base, check_id, c
 
 
 def test_a_person_names_a_pair_by_number_or_id():
-    assert pair_named(ASK, "2") == pair_named(ASK, "a-y") == PAIRS[1]
-    for wrong in ("0", "5", "a-z", "²"):
+    assert pairs_named(ASK, "2") == pairs_named(ASK, "a-y") == (PAIRS[1],)
+    assert pairs_named(ASK, "4,1-2,a-x") == (PAIRS[3], PAIRS[0], PAIRS[1])
+    for wrong in ("0", "5", "a-z", "²", "", "1,", "3-5", "1-99999999999", "1-2-3"):
         with pytest.raises(AnswerRefused, match="pairs 1 to 4"):
-            pair_named(ASK, wrong)
+            pairs_named(ASK, wrong)
 
 
 def test_a_person_s_judgement_is_whole_and_matches_each_record_once():
     ask = answered(ASK, [PAIRS[0]], True, NOW, "same owner")
     assert ask.given == (Given("a-x", True, 1.0, "staff", NOW, "same owner"),)
-    with pytest.raises(AnswerRefused, match="by pair 1"):
-        answered(ask, [PAIRS[1]], True, NOW, None)
+    for several in ([PAIRS[1]], [PAIRS[3], PAIRS[1]]):
+        with pytest.raises(AnswerRefused, match="by pair 1"):
+            answered(ask, several, True, NOW, None)
+    with pytest.raises(AnswerRefused, match="by pair 2"):
+        answered(ASK, [PAIRS[1], PAIRS[2]], True, NOW, None)
     changed = answered(answered(ask, [PAIRS[0]], False, NOW, None), [PAIRS[1]], True, NOW, None)
     assert [g.pair_id for g in changed.decided if g.same] == ["a-y"]
 

@@ -62,7 +62,7 @@ def test_an_agent_has_24_hours_and_24_more_then_the_version_is_held(publisher):
     assert held.reasons == ("processing",)
     assert (held.facts["asks"], held.facts["pairs"], held.facts["judged"], held.facts["added"]) == (2, 2, 0, 2)
     assert publisher.log(subscription, "reason")[-1] == ("delayed", "processing")
-    answer(publisher.ports, DATASET, ["1"], True, None)
+    answer(publisher.ports, DATASET, "1", True, None)
     publisher.clock.advance(hours=1)
     assert work_through(publisher.ports, new_owner(), finish(publisher.ports, DATASET).id).version == 3
     assert (publisher.version(2).status, publisher.version(3).counts.changed) == ("superseded", 1)
@@ -90,9 +90,9 @@ def test_a_person_answers_and_the_build_goes_on(publisher):
         (("street",), ask.olds[pair.old]["name"], ask.olds[pair.old]["street"].replace("street", "avenue"))
         for pair in ask.pairs
     ]
-    answer(publisher.ports, DATASET, ["1"], True, "same owner")
+    answer(publisher.ports, DATASET, "1", True, "same owner")
     assert go_on(publisher, hours=1) == []
-    given = answer(publisher.ports, DATASET, [], False, None)
+    given = answer(publisher.ports, DATASET, None, False, None)
     assert given.ask.open_pairs == ()
     assert go_on(publisher, minutes=0) == [("released", 2)]
     assert len(publisher.agent.asked) == 1
@@ -100,4 +100,4 @@ def test_a_person_answers_and_the_build_goes_on(publisher):
     assert (changed["_ploti_match"], changed["_ploti_match_score"]) == ("agent", 1.0)
     assert (publisher.version(2).counts.added, publisher.version(2).counts.removed) == (1, 1)
     with pytest.raises(AnswerRefused, match="no pairs"):
-        answer(publisher.ports, DATASET, ["1"], True, None)
+        answer(publisher.ports, DATASET, "1", True, None)

@@ -100,7 +100,7 @@ def test_another_state_beside_the_same_version_reuses_judgements_of_single_pairs
     asking.build()
     with asking.store.write() as records:
         records.checks.put(replace(asking.now, status=CheckStatus.WAITING))
-    answer(asking.ports, "ds", ["1"], False, None)
+    answer(asking.ports, "ds", "1", False, None)
     asking.new_check()
     assert asking.build() == ["2"]
     assert asking.asked == asked
@@ -120,7 +120,7 @@ def test_an_agent_that_breaks_down_is_asked_about_the_rest_before_long():
 def test_by_a_person_s_order_the_build_goes_on_with_the_answers_that_there_are():
     asking = Asking(FakeAgent(silent=True), name="staff")
     assert asking.build() is None
-    answer(asking.ports, "ds", ["3"], True, None)
+    answer(asking.ports, "ds", "3", True, None)
     asking.now = replace(asking.now, facts={FINISHED: True})
     assert asking.build() == ["3"]
     assert not asking.last.is_silent
@@ -131,7 +131,7 @@ def test_a_person_s_answer_while_the_agent_is_asked_is_not_lost():
     asking.build()
 
     def judge(pair):
-        answer(asking.ports, "ds", [pair.pair_id], False, None)
+        answer(asking.ports, "ds", pair.pair_id, False, None)
         return same(pair)
 
     asking.agent = FakeAgent(judge)

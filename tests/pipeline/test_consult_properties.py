@@ -92,7 +92,7 @@ def test_any_run_asks_twice_at_most_waits_48_hours_at_most_and_keeps_what_was_ju
             case "person":
                 pair, same = CROSS[what[0] - 1], what[1]
                 try:
-                    answer(asking.ports, "ds", [pair.pair_id], same, None)
+                    answer(asking.ports, "ds", pair.pair_id, same, None)
                 except AnswerRefused:
                     assert same
                 else:

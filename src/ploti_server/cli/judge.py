@@ -72,16 +72,15 @@ def show_pairs(
 @judge.command(name="answer")
 def answer_pair(
     dataset: str,
-    pair: Annotated[str, Parameter(help="A pair's number or id, or `rest` for all that nobody has judged.")],
+    pair: Annotated[str, Parameter(help="Pairs like 3 or 1,4 or 7-9, or `rest` for all that nobody has judged.")],
     says: Answer,
     *,
     note: Annotated[str | None, Parameter(help="Why, kept with the judgement.")] = None,
     common: Common = COMMON,
 ) -> int:
-    """Say whether a pair's records are the same; with the last answer a waiting version is built."""
+    """Say whether the records of a pair, or of several, are the same; with the last answer a waiting version is built."""
     ports = ports_of(common)
-    names = () if pair == REST else (pair,)
-    given = answer(ports, dataset, names, says == "same", note)
+    given = answer(ports, dataset, None if pair == REST else pair, says == "same", note)
     left = len(given.ask.open_pairs)
     if not given.is_held and not left:
         return _go_on(ports, given.check.id, common)

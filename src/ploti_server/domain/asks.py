@@ -155,8 +155,19 @@ def closed(ask: Ask, *, keeps_values: bool) -> Ask:
     return replace(ended, pairs=(), olds={}, news={}, given=given)
 
 
-def pair_named(ask: Ask, name: str) -> AskedPair:
-    """Find a pair by its number in the list, from 1, or its id; raises `AnswerRefused`."""
+def pairs_named(ask: Ask, names: str) -> tuple[AskedPair, ...]:
+    """Find pairs by their numbers in the list, from 1, or ids, like `3`, `1,4` or `7-9`; raises `AnswerRefused`."""
+    found: dict[str, AskedPair] = {}
+    for name in names.split(","):
+        first, dash, last = name.partition("-")
+        few = dash and first.isdecimal() and last.isdecimal() and int(last) - int(first) <= len(ask.pairs)
+        for one in map(str, range(int(first), int(last) + 1)) if few else (name,):
+            pair = _pair_named(ask, one)
+            found[pair.pair_id] = pair
+    return tuple(found.values())
+
+
+def _pair_named(ask: Ask, name: str) -> AskedPair:
     if name.isdecimal() and 0 < int(name) <= len(ask.pairs):
         return ask.pairs[int(name) - 1]
     for pair in ask.pairs:
@@ -167,10 +178,11 @@ def pair_named(ask: Ask, name: str) -> AskedPair:
 
 def answered(ask: Ask, pairs: Sequence[AskedPair], same: bool, now: datetime, note: str | None) -> Ask:
     """Take a person's judgement of pairs in; raises `AnswerRefused` where it would match a record twice."""
-    if same:
-        for pair in pairs:
+    for pair in pairs:
+        if same:
             _refuse_second(ask, pair)
-    return with_given(ask, (Given(pair.pair_id, same, 1.0, STAFF, now, note) for pair in pairs))
+        ask = with_given(ask, [Given(pair.pair_id, same, 1.0, STAFF, now, note)])
+    return ask
 
 
 def _refuse_second(ask: Ask, pair: AskedPair) -> None:

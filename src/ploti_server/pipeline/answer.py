@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ploti_server.domain.asks import FINISHED, AnswerRefused, Ask, AskedPair, answered, pair_named
+from ploti_server.domain.asks import FINISHED, AnswerRefused, Ask, AskedPair, answered, pairs_named
 from ploti_server.domain.checks import STAFF_ACTS, Check, CheckKind, CheckStatus
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.ports import Ports, Records
@@ -29,8 +29,8 @@ def open_ask(records: Records, dataset_id: str) -> Open:
     raise AnswerRefused(f"no pairs of {dataset_id} are to be judged: see `ploti-server judge list`")
 
 
-def answer(ports: Ports, dataset_id: str, names: Sequence[str], same: bool, note: str | None) -> Open:
-    """Judge the pairs named by number or id; without names all that nobody has judged, which can only be different.
+def answer(ports: Ports, dataset_id: str, names: str | None, same: bool, note: str | None) -> Open:
+    """Judge the pairs named, like `3` or `1,4,7-9`; without names all that nobody has judged, as different.
 
     With the last answer a waiting version's build is due at once. Raises `AnswerRefused`.
     """
@@ -62,9 +62,9 @@ def ask_now(ports: Ports, dataset_id: str) -> Check:
     return check
 
 
-def _named(ask: Ask, names: Sequence[str], same: bool) -> Sequence[AskedPair]:
-    if names:
-        return [pair_named(ask, name) for name in names]
+def _named(ask: Ask, names: str | None, same: bool) -> Sequence[AskedPair]:
+    if names is not None:
+        return pairs_named(ask, names)
     if same:
         raise AnswerRefused("name the pair that is the same; only `different` can be said of all the rest")
     return ask.open_pairs
