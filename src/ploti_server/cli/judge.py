@@ -78,7 +78,7 @@ def answer_pair(
     note: Annotated[str | None, Parameter(help="Why, kept with the judgement.")] = None,
     common: Common = COMMON,
 ) -> int:
-    """Say whether the records of a pair, or of several, are the same; with the last answer a waiting version is built."""
+    """Say whether the records of some pairs are the same; with the last answer a waiting version is built."""
     ports = ports_of(common)
     given = answer(ports, dataset, None if pair == REST else pair, says == "same", note)
     left = len(given.ask.open_pairs)
