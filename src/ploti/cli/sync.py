@@ -42,6 +42,7 @@ def sync_subscription(
     to: To,
     schema: Schema = None,
     dataset: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    history: Annotated[bool, Parameter(negative="")] = False,
     on_major: Literal["pause", "apply"] = "pause",
     follow: Annotated[bool, Parameter(negative="")] = False,
     attachments: Path | None = None,
@@ -58,6 +59,8 @@ def sync_subscription(
         The subscription, like sub_8f3k2m; PLOTI_SUBSCRIPTION unless given.
     dataset
         A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run.
+    history
+        Keep every row's past in DATASET_history, from now on (DuckDB and PostgreSQL).
     on_major
         What to do with a MAJOR schema change: keep that dataset at its version, or follow it.
     follow
@@ -74,7 +77,7 @@ def sync_subscription(
             "Name a subscription, like sub_8f3k2m, or one of status, verify, repair, resync.", code="invalid_input"
         )
     with ploti.Client() as client, watching(json) as progress:
-        target = _target(to, schema, progress.line)
+        target = _target(to, schema, progress.line, history=history)
 
         files: list[AttachmentsReport] = []
 
@@ -177,13 +180,13 @@ def resync(dataset: str, *, to: To, schema: Schema = None, json: AsJson = False)
     present(_dataset_wire(report), json, lambda wire: _show_datasets([wire]))
 
 
-def _target(to: str, schema: str | None, say: Say = say_nothing) -> Target:
+def _target(to: str, schema: str | None, say: Say = say_nothing, *, history: bool = False) -> Target:
     """Open the target; raises FixRequest for a schema where there are none."""
     if schema is None:
-        return open_target(to, say=say)
+        return open_target(to, say=say, history=history)
     if not to.startswith("postgresql://"):
         raise ploti.FixRequest("--schema is for PostgreSQL: leave it out for this database.", code="invalid_input")
-    return open_target(f"{to}{'&' if '?' in to else '?'}schema={quote(schema, safe='')}", say=say)
+    return open_target(f"{to}{'&' if '?' in to else '?'}schema={quote(schema, safe='')}", say=say, history=history)
 
 
 # what is printed

@@ -15,29 +15,33 @@ class _Kind:
     module: str
     extra: str
     example: str
+    history: bool = False
 
 
 TARGETS: Final[dict[str, _Kind]] = {
-    "duckdb": _Kind("ploti.sync.targets.duckdb", "sync", "duckdb:///records.duckdb"),
-    "postgresql": _Kind("ploti.sync.targets.postgresql", "postgres", "postgresql://user@host/database"),
+    "duckdb": _Kind("ploti.sync.targets.duckdb", "sync", "duckdb:///records.duckdb", history=True),
+    "postgresql": _Kind("ploti.sync.targets.postgresql", "postgres", "postgresql://user@host/database", history=True),
     "sqlite": _Kind("ploti.sync.targets.geopackage", "sync", "sqlite:///records.gpkg"),
     "parquet": _Kind("ploti.sync.targets.geoparquet", "sync", "parquet:///records"),
 }
 """By scheme of the target's address; a target is one module with `open_target(url, reach, say)` and one line here."""
 
 
-def open_target(url: str, *, reach: Reach = reach_nothing, say: Say = say_nothing) -> Target:
+def open_target(url: str, *, reach: Reach = reach_nothing, say: Say = say_nothing, history: bool = False) -> Target:
     """Give the target of an address such as `duckdb:///records.duckdb`, without touching it yet.
 
-    Raises TargetUnusable for an unknown kind, or where the kind's own package is not installed.
+    With `history` every row's past is kept in a table beside its own, from then on (D11.5).
+    Raises TargetUnusable for an unknown kind, one that keeps no history, or where the kind's own package is missing.
     """
     scheme, _, rest = url.partition("://")
     kind = TARGETS.get(scheme)
     if kind is None or not rest:
         known = ", ".join(each.example for each in TARGETS.values())
         raise TargetUnusable(f"{url!r} is no target that sync knows. Use one like: {known}")
+    if history and not kind.history:
+        raise TargetUnusable(f"No history is kept in {scheme}: use DuckDB or PostgreSQL for it.")
     try:
-        opened: Callable[[str, Reach, Say], Target] = import_module(kind.module).open_target
+        opened: Callable[..., Target] = import_module(kind.module).open_target
     except ModuleNotFoundError as missing:
         raise TargetUnusable(f'{scheme} needs a package more: pip install "ploti[{kind.extra}]"') from missing
-    return opened(url, reach, say)
+    return opened(url, reach, say, history=True) if history else opened(url, reach, say)

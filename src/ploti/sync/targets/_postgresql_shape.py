@@ -120,12 +120,12 @@ def shape_of(session: Session, table: str) -> Shape | None:
 def make_table(session: Session, table: str, columns: Iterable[Stored], *, logged: bool) -> None:
     """Make a table in place of one that a killed run left under the same name."""
     session.run(f"DROP TABLE IF EXISTS {session.table(table)}")
-    body = ", ".join(f"{quoted(each.column)} {_declared(session, each)}" for each in columns)
+    body = ", ".join(f"{quoted(each.column)} {declared(session, each)}" for each in columns)
     kind = "TABLE" if logged else "UNLOGGED TABLE"
     session.run(f"CREATE {kind} {session.table(table)} ({body})")
 
 
-def _declared(session: Session, column: Stored) -> str:
+def declared(session: Session, column: Stored) -> str:
     """Give a column's type for DDL; ids sort by bytes, which is what the digest's buckets and fast joins want."""
     if column.name == RECORD_ID:
         return 'text COLLATE "C" NOT NULL'
@@ -150,11 +150,11 @@ def bring_shape(session: Session, shape: Shape, wanted: Sequence[Stored], delive
             )
     actions = [f"DROP COLUMN {quoted(name)}" for name in delivered if name in shape.columns and name not in own]
     for column in wanted:
-        declared = _declared(session, column)
+        type_ = declared(session, column)
         if column.column not in shape.columns:
-            actions.append(f"ADD COLUMN {quoted(column.column)} {declared}")
+            actions.append(f"ADD COLUMN {quoted(column.column)} {type_}")
         elif shape.columns[column.column] != column.sql:
-            actions.append(f"ALTER COLUMN {quoted(column.column)} TYPE {declared} USING NULL")
+            actions.append(f"ALTER COLUMN {quoted(column.column)} TYPE {type_} USING NULL")
     if actions:
         session.alter(table, f"ALTER TABLE {session.table(table)} {', '.join(actions)}")
     if GEOMETRY in own and own[GEOMETRY] != "bytea" and GEOMETRY not in shape.columns:

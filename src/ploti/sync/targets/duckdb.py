@@ -35,9 +35,10 @@ from ploti.sync.target import (
 )
 from ploti.sync.targets._books import Books, read_schema, update_dataset, write_dataset
 from ploti.sync.targets._duckdb_digest import digest_of
-from ploti.sync.targets._duckdb_file import DuckFile, first_line
+from ploti.sync.targets._duckdb_file import DuckFile, first_line, quoted
 from ploti.sync.targets._duckdb_rows import apply_changes, mend_rows, replace_rows, wanted_columns
 from ploti.sync.targets._duckdb_shape import shape_of
+from ploti.sync.targets._history import History, Past, counted
 
 _BOOKS: Final = Books(
     find="SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name IN (?, ?)",
@@ -48,23 +49,28 @@ _BROKEN_RULE: Final = "constraint violation"
 _CANNOT_WRITE: Final = ("No space left on device", "Could not write", "Could not fsync", "Read-only file system")
 
 
-def open_target(url: str, reach: Reach, say: Say) -> Target:
+def open_target(url: str, reach: Reach, say: Say, *, history: bool = False) -> Target:
     """Give the target of `duckdb:///file`; one slash more makes the path absolute."""
     parts = urlsplit(url)
     if parts.netloc or parts.query or len(parts.path) < 2:
         raise TargetUnusable(
             f"{url!r} names no file. Write duckdb:///records.duckdb, or duckdb:////data/records.duckdb"
         )
-    return DuckTarget(DuckFile(Path(unquote(parts.path[1:])), say), reach)
+    return DuckTarget(DuckFile(Path(unquote(parts.path[1:])), say), reach, history=history)
 
 
 class DuckTarget:
     """A DuckDB file that follows one subscription; open only while one dataset is worked on."""
 
     def __init__(
-        self, file: DuckFile, reach: Reach = reach_nothing, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        file: DuckFile,
+        reach: Reach = reach_nothing,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        history: bool = False,
     ) -> None:
-        self._file, self._reach, self._now = file, reach, now
+        self._file, self._reach, self._now, self._history = file, reach, now, history
 
     @property
     def downloads(self) -> Path:
@@ -88,6 +94,7 @@ class DuckTarget:
         with self._transaction() as db:
             known = read_schema(db, delivery.dataset_id)
             moved = replace_rows(db, delivery, known)
+            self._keep_history(db, delivery)
             self._reach("sync.rows_written")
             write_dataset(db, held, {**_BOOKS.loaded(delivery.schema, moved.rows, self._now()), **_told(info)})
         return moved
@@ -100,6 +107,7 @@ class DuckTarget:
             if known is None:
                 raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
             moved = apply_changes(db, delivery, known)
+            self._keep_history(db, delivery)
             self._reach("sync.rows_written")
             write_dataset(db, held, _BOOKS.loaded(delivery.schema, moved.rows, self._now()))
         return moved
@@ -109,6 +117,7 @@ class DuckTarget:
         check_columns(delivery.schema)
         with self._transaction() as db:
             moved = mend_rows(db, delivery, buckets, volatile)
+            self._keep_history(db, delivery)
             self._reach("sync.rows_written")
             update_dataset(db, delivery.dataset_id, {"rows": moved.rows})
         return moved
@@ -153,6 +162,23 @@ class DuckTarget:
             return []
         with self._file.opened(read_only=True) as db:
             return _BOOKS.read_status(db)
+
+    def _keep_history(self, db: duckdb.DuckDBPyConnection, delivery: Delivery) -> None:
+        """Bring the table's history up to date, where one is asked for or was begun (D11.5)."""
+        name = f"{delivery.dataset_id}_history"
+        found = shape_of(db, name)
+        if found is None and not self._history:
+            return
+        own = counted(delivery.schema)
+        types = wanted_columns(delivery.schema)
+        columns = [
+            Past(each, STORAGE_TYPES[type_].duckdb, STORAGE_TYPES[type_].duckdb, counts=each in own)
+            for each, type_ in types.items()
+        ]
+        history = History(
+            quoted(delivery.dataset_id), quoted(name), None if found is None else found.columns, db.execute
+        )
+        history.keep(columns, delivery.version, self._now())
 
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:

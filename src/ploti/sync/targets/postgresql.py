@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from ploti.contract.digest import Digest
+from ploti.contract.files import RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
 from ploti.sync.target import (
@@ -38,6 +39,7 @@ from ploti.sync.target import (
 )
 from ploti.sync.targets import _postgresql_books as books
 from ploti.sync.targets import _postgresql_rows as rows
+from ploti.sync.targets._history import History, Past, counted
 from ploti.sync.targets._postgresql_copy import MARKS
 from ploti.sync.targets._postgresql_digest import digest_of
 from ploti.sync.targets._postgresql_session import Server, Session, explained, quoted
@@ -46,7 +48,9 @@ from ploti.sync.targets._postgresql_shape import (
     Stored,
     bring_shape,
     columns_of,
+    declared,
     describe,
+    fitted,
     shape_of,
     table_name,
 )
@@ -54,7 +58,7 @@ from ploti.sync.targets._postgresql_shape import (
 _EXAMPLE: Final = "postgresql://user@host/database?schema=feeds"
 
 
-def open_target(url: str, reach: Reach, say: Say) -> Target:
+def open_target(url: str, reach: Reach, say: Say, *, history: bool = False) -> Target:
     """Give the target of `postgresql://user@host/database?schema=NAME`; the rest of the address is libpq's."""
     address, _, query = url.partition("?")
     options = [option for option in query.split("&") if option]
@@ -62,7 +66,9 @@ def open_target(url: str, reach: Reach, say: Say) -> Target:
     if len(named) > 1 or any(not name or "%" in name or "\0" in name or len(name.encode()) > 63 for name in named):
         raise TargetUnusable(f"The address names no schema that could be. Write one like {_EXAMPLE}")
     rest = "&".join(option for option in options if not option.startswith("schema="))
-    return PostgresTarget(Server(f"{address}?{rest}" if rest else address, named[0] if named else None, say), reach)
+    return PostgresTarget(
+        Server(f"{address}?{rest}" if rest else address, named[0] if named else None, say), reach, history=history
+    )
 
 
 def _cache() -> Path:
@@ -76,6 +82,7 @@ class PostgresTarget:
     server: Server
     reach: Reach = reach_nothing
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    history: bool = False
     _held: Session | None = None
 
     @property
@@ -120,6 +127,7 @@ class PostgresTarget:
                         session.run(f"ALTER TABLE {staging} RENAME TO {quoted(step.table)}")
                     else:
                         moved = _reload(step, step.shape, staging)
+                    self._keep_history(step)
                     self._write(step, held, moved, told)
         return moved
 
@@ -135,6 +143,7 @@ class PostgresTarget:
                 self.reach("sync.staged")
                 with self._transaction(step.session):
                     moved = _apply(step, shape, staged)
+                    self._keep_history(step)
                     self._write(step, held, moved, {})
         return moved
 
@@ -154,6 +163,7 @@ class PostgresTarget:
                 self.reach("sync.staged")
                 with self._transaction(session):
                     moved = rows.merge(session, step.table, staging, step.columns, compared=compared, buckets=buckets)
+                    self._keep_history(step)
                     self.reach("sync.rows_written")
                     books.update_dataset(session, delivery.dataset_id, {"rows": moved.rows})
         return moved
@@ -226,6 +236,23 @@ class PostgresTarget:
             yield
             self.reach("sync.before_commit")
         self.reach("sync.after_commit")
+
+    def _keep_history(self, step: "_Step") -> None:
+        """Bring the table's history up to date, where one is asked for or was begun (D11.5)."""
+        session, name = step.session, fitted(step.delivery.dataset_id, "_history")
+        found = shape_of(session, name)
+        if found is None and not self.history:
+            return
+        own = counted(step.delivery.schema)
+        columns = [
+            Past(each.column, each.sql, declared(session, each), each.exact, each.name in own) for each in step.columns
+        ]
+        history = History(
+            session.table(step.table), session.table(name), None if found is None else found.columns, session.run
+        )
+        history.keep(columns, step.delivery.version, self.now())
+        if found is None:
+            session.run(f"CREATE INDEX ON {session.table(name)} ({quoted(RECORD_ID)})")
 
     def _write(self, step: "_Step", held: Held, moved: Moved, more: Mapping[str, Any]) -> None:
         self.reach("sync.rows_written")
