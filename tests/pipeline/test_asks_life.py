@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 from tests.pipeline.publishing import DATASET, Publisher
 
-from ploti_server.domain.asks import AnswerRefused
 from ploti_server.pipeline.answer import answer, finish
 from ploti_server.ports import Judgement
 from ploti_server.testing import FakeAgent
@@ -67,6 +66,8 @@ def test_an_agent_has_24_hours_and_24_more_then_the_version_is_held(publisher):
     assert work_through(publisher.ports, new_owner(), finish(publisher.ports, DATASET).id).version == 3
     assert (publisher.version(2).status, publisher.version(3).counts.changed) == ("superseded", 1)
     assert publisher.log(subscription, "version", "previousVersion")[-1] == ("updated", 3, 1)
+    (changed,) = [row for row in publisher.rows(3, "changes") if row["_ploti_change"] == "changed"]
+    assert (changed["_ploti_match"], changed["_ploti_match_score"]) == ("agent", 1.0)
 
 
 def test_while_a_version_waits_checks_move_the_refresh_and_only_the_newest_state_is_built_next(publisher):
@@ -81,23 +82,3 @@ def test_while_a_version_waits_checks_move_the_refresh_and_only_the_newest_state
     publisher.agent.silent = False
     assert go_on(publisher, hours=24) == [("released", 2), ("released", 3)]
     assert {row["street"] for row in publisher.rows(3)} >= {"road 3", "street 1"}
-
-
-def test_a_person_answers_and_the_build_goes_on(publisher):
-    publisher.outcome(EDITED)
-    ask = ask_of(publisher)
-    assert [(pair.differs, ask.olds[pair.old]["name"], ask.news[pair.new]["street"]) for pair in ask.pairs] == [
-        (("street",), ask.olds[pair.old]["name"], ask.olds[pair.old]["street"].replace("street", "avenue"))
-        for pair in ask.pairs
-    ]
-    answer(publisher.ports, DATASET, "1", True, "same owner")
-    assert go_on(publisher, hours=1) == []
-    given = answer(publisher.ports, DATASET, None, False, None)
-    assert given.ask.open_pairs == ()
-    assert go_on(publisher, minutes=0) == [("released", 2)]
-    assert len(publisher.agent.asked) == 1
-    (changed,) = [row for row in publisher.rows(2, "changes") if row["_ploti_change"] == "changed"]
-    assert (changed["_ploti_match"], changed["_ploti_match_score"]) == ("agent", 1.0)
-    assert (publisher.version(2).counts.added, publisher.version(2).counts.removed) == (1, 1)
-    with pytest.raises(AnswerRefused, match="no pairs"):
-        answer(publisher.ports, DATASET, "1", True, None)
