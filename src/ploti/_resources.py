@@ -21,9 +21,11 @@ from ploti._signing import verified
 from ploti.contract.events import WAIT_SECONDS_MOST, Event, EventPage, EventType, event_number
 from ploti.contract.resources import (
     Dataset,
+    DatasetFile,
     DatasetPage,
     PlaceKind,
     PlaceList,
+    Provenance,
     RecordTrace,
     Schema,
     SchemaList,
@@ -267,6 +269,18 @@ class Datasets:
         Raises NotFound where no record ever carried it, NotDelivered where no subscription delivers the dataset.
         """
         return cast(RecordTrace, self._http.get(f"{_dataset(dataset)}/records/{_segment(record_id, 'record')}"))
+
+    def file(self, dataset: str, file: str) -> DatasetFile:
+        """Find a stored file of the current version by its name: `source:<id>`, `original` or `document:<sha256>`.
+
+        Raises NotFound where it has none of this name, NotDelivered where no subscription delivers the dataset.
+        """
+        path = f"/v1/datasets/{_segment(dataset, 'dataset')}/files/{_segment(file, 'file')}"
+        return cast(DatasetFile, self._http.get(path))
+
+    def provenance(self, dataset: str) -> Provenance:
+        """List the sources that the dataset comes from."""
+        return cast(Provenance, self._http.get(f"/v1/datasets/{_segment(dataset, 'dataset')}/provenance"))
 
 
 class Subscriptions:

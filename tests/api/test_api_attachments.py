@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from tests.api.conftest import DATASETS
 
 from ploti_server.domain.attachments import Attached, Attachments, attachment_path
+from ploti_server.domain.datasets import Attachment
 from ploti_server.domain.versions import StoredFile
 from ploti_server.pipeline.prune import prune
 
@@ -59,6 +61,23 @@ def test_links_are_signed_by_name_beside_paths(subscribed):
     assert [file["file"] for file in answer["files"]] == ["source:zoning-ordinance", "manifest.json", NAMES[2]]
     assert answer["missing"] == ["source:nothing", "attachments.json"]
     assert subscribed.client.get(answer["files"][0]["url"]).content == CONTENT
+
+
+def test_a_stored_file_is_read_by_the_same_name_and_its_source_stands_in_the_provenance(subscribed):
+    attachments = (Attachment(NAMES[1], "https://gis.example.org/code.pdf"), Attachment("source:plan", "/srv/plan.pdf"))
+    subscribed.put_catalog(replace(DATASETS[0], attachments=attachments))
+    told = subscribed.get(f"/v1/datasets/ds_orange/files/{NAMES[1]}").json()
+    assert (told["datasetId"], told["version"], told["file"], told["sha256"]) == ("ds_orange", 1, NAMES[1], SHA256)
+    assert subscribed.client.get(told["url"]).content == CONTENT
+    assert subscribed.get("/v1/datasets/ds_orange/provenance").json()["sources"] == [
+        {"id": "main", "url": "https://gis.example.org/data.csv", "file": None},
+        {"id": "zoning-ordinance", "url": "https://gis.example.org/code.pdf", "file": "source:zoning-ordinance"},
+        {"id": "plan", "url": None, "file": "source:plan"},
+    ]
+    for name in ("source:nothing", "schema.json", "attachments.json"):
+        assert subscribed.get(f"/v1/datasets/ds_orange/files/{name}").status_code == 404
+    for who, code in (("other", "outside_coverage"), ("hooks", "not_allowed")):
+        assert subscribed.get("/v1/datasets/ds_orange/files/original", who).json()["error"]["code"] == code
 
 
 def test_a_version_without_them_has_none(subscribed):

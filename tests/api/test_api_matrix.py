@@ -32,6 +32,8 @@ MATRIX = {
     "GET /v1/feeds/datasets/{dataset}/schemas": DATASET,
     "GET /v1/datasets/{dataset}/schema": DATASET,
     "GET /v1/datasets/{dataset}/schemas": DATASET,
+    "GET /v1/datasets/{dataset}/files/{file}": (*[NOT_FOUND] * 3, NO, OUTSIDE),  # it has no file of this name
+    "GET /v1/datasets/{dataset}/provenance": DATASET,
     "POST /v1/feeds/subscriptions/preview": DATASET,
     "POST /v1/feeds/subscriptions": (OK, NO, OK, NO, OUTSIDE),
     "GET /v1/feeds/subscriptions": FEEDS,
@@ -77,7 +79,7 @@ class World:
         previous = {"previous_version": number - 1} if number > 1 else {}
         served.release("ds_orange", number, **previous)
         delivery = served.get(f"/v1/webhooks/{webhook}/deliveries").json()["deliveries"][0]["id"]
-        ids = {"dataset": "ds_orange", "version": number, "record": f"rec_{'a' * 26}"}
+        ids = {"dataset": "ds_orange", "version": number, "record": f"rec_{'a' * 26}", "file": "original"}
         return cls(served, ids | {"subscription": subscription, "webhook": webhook, "delivery": delivery})
 
     def ask(self, operation, who):

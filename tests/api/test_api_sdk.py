@@ -17,6 +17,8 @@ CALLS = {
     ("GET", f"{DATASET}/versions/{{version}}"): lambda c: c.feeds.datasets.versions.get("d", 1),
     ("POST", f"{DATASET}/versions/{{version}}/links"): lambda c: c.feeds.datasets.versions.links("d", 1, files=["f"]),
     ("GET", f"{DATASET}/records/{{record}}"): lambda c: c.feeds.datasets.record("d", "r"),
+    ("GET", "/v1/datasets/{dataset}/files/{file}"): lambda c: c.feeds.datasets.file("d", "f"),
+    ("GET", "/v1/datasets/{dataset}/provenance"): lambda c: c.feeds.datasets.provenance("d"),
     ("GET", f"{DATASET}/schema"): lambda c: c.feeds.datasets.schema("d", 1),
     ("GET", f"{DATASET}/schemas"): lambda c: c.feeds.datasets.schemas("d"),
     ("POST", "/v1/feeds/subscriptions/preview"): lambda c: c.feeds.subscriptions.preview(places=["p"]),
@@ -36,7 +38,7 @@ CALLS = {
     ("GET", f"{WH}/deliveries"): lambda c: c.webhooks.deliveries.list("w", status="pending", **PAGE),
     ("POST", f"{WH}/deliveries/{{delivery}}/send"): lambda c: c.webhooks.deliveries.send("w", "m"),
 }
-IDS = {"dataset": "d", "version": "1", "record": "r", "subscription": "s", "webhook": "w", "delivery": "m"}
+IDS = {"dataset": "d", "version": "1", "record": "r", "file": "f", "subscription": "s", "webhook": "w", "delivery": "m"}
 BY_LINK = {("GET", "/v1/files/{path}")}
 """Reached by the links that answers carry."""
 IN_BODY = {("POST", "/v1/feeds/subscriptions/preview")}

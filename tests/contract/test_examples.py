@@ -57,6 +57,8 @@ SHAPES = {
     "version-record-ids-changed": resources.Version,
     "version-manifest": resources.VersionManifest,
     "record-replaced": resources.RecordTrace,
+    "dataset-file": resources.DatasetFile,
+    "provenance": resources.Provenance,
     "links-request": LinksRequest,
     "links": resources.SignedFiles,
     "schema": resources.Schema,

@@ -99,9 +99,6 @@ def test_a_reader_whose_next_version_is_past_retention_loads_the_current_one(pub
         assert prune(publisher.ports, publisher.ports.clock.now() + timedelta(days=90)).events == 5
         report = follow()
         assert (report.reloaded, report.held.version) == (True, 4)
-        publish(publisher, 5)
-        report = follow()
-        assert (report.reloaded, report.held.version) == (False, 5)
 
 
 def test_after_a_sigkill_the_next_prune_ends_its_work(publisher):

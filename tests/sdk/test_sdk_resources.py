@@ -78,6 +78,14 @@ def test_a_record_is_told_by_any_id_that_it_had(client):
         client.feeds.datasets.record(PERMITS, "rec_c")
 
 
+def test_a_stored_file_is_found_by_name_and_its_source_in_the_provenance(client):
+    found = client.feeds.datasets.file(PERMITS, "document:ab12")
+    assert (found["datasetId"], found["version"], found["filename"]) == (PERMITS, 2, "ab12.pdf")
+    with pytest.raises(NotFound):
+        client.feeds.datasets.file(PERMITS, "original")
+    assert [source["id"] for source in client.feeds.datasets.provenance(PERMITS)["sources"]] == ["main"]
+
+
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [({}, [1, 2]), ({"after": 1}, [2]), ({"after": 0}, [1, 2]), ({"order": "desc"}, [2, 1]), ({"after": 2}, [])],

@@ -207,6 +207,35 @@ class SignedFile(TypedDict):
     url: str
 
 
+class DatasetFile(TypedDict):
+    """A stored file of a dataset by name, as its current version has it, with a link."""
+
+    datasetId: str
+    version: int
+    file: str
+    filename: str
+    contentType: str
+    sizeBytes: int
+    sha256: str
+    url: str
+    expiresAt: str
+
+
+class ProvenanceSource(TypedDict):
+    """A source of a dataset. `url` is null where it is no web address, `file` where no copy of it is archived."""
+
+    id: str
+    url: str | None
+    file: str | None
+
+
+class Provenance(TypedDict):
+    """The sources that a dataset comes from, its rows' own first."""
+
+    datasetId: str
+    sources: list[ProvenanceSource]
+
+
 class SignedFiles(TypedDict):
     """Fresh links to the files that were named, and the names without a file."""
 

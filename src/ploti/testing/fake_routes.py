@@ -206,6 +206,25 @@ class FakeRoutes:
             raise Refusal("not_found", "No record of this dataset ever carried this id: check it.")
         return json_answer(traced)
 
+    def file(self, call: Call) -> FakeAnswer:
+        """Sign a link to an attachment of the current version."""
+        current = self._dataset(call, subscribed=True).current
+        file = current.attachments.get(call.named["file"]) if current is not None else None
+        if current is None or file is None:
+            raise Refusal("not_found", "This dataset has no file of this name now: list those of its current version.")
+        signed = self.links.signed(current, file)
+        return _no_store(
+            {"datasetId": current.dataset_id, "version": current.number, **signed, "expiresAt": self.links.expires_at}
+        )
+
+    def provenance(self, call: Call) -> FakeAnswer:
+        """List the dataset's own source, and those that its current version has archived."""
+        dataset = self._dataset(call)
+        archived = [name for name in (dataset.current.attachments if dataset.current else ()) if name[:7] == "source:"]
+        sources = [{"id": "main", "url": None, "file": None}]
+        sources += [{"id": name[7:], "url": None, "file": name} for name in archived]
+        return json_answer({"datasetId": dataset.id, "sources": sources})
+
     # versions
 
     def versions(self, call: Call) -> FakeAnswer:
@@ -460,6 +479,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", _DATASET + "/schemas", FakeRoutes.schemas),
     Route("GET", _OLDER + "/schema", FakeRoutes.schema, ("version",)),
     Route("GET", _OLDER + "/schemas", FakeRoutes.schemas),
+    Route("GET", _OLDER + "/files/(?P<file>[^/]+)", FakeRoutes.file),
+    Route("GET", _OLDER + "/provenance", FakeRoutes.provenance),
     Route("GET", _DATASET + "/records/(?P<record>[^/]+)", FakeRoutes.record),
     Route("GET", _DATASET + "/versions", FakeRoutes.versions, ("after", "order", "limit", "cursor")),
     Route("GET", _DATASET + "/versions/(?P<version>[^/]+)", FakeRoutes.version),

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from ploti_server.adapters.links import LinkSigner
 from ploti_server.api.answers import refusal
+from ploti_server.api.attachments import attachment_routes
 from ploti_server.api.datasets import dataset_routes
 from ploti_server.api.deliveries import delivery_routes
 from ploti_server.api.description import Api
@@ -37,6 +38,7 @@ ROUTES: tuple[Callable[[Context], APIRouter], ...] = (
     place_routes,
     dataset_routes,
     version_routes,
+    attachment_routes,
     record_routes,
     schema_routes,
     preview_routes,
