@@ -14,18 +14,31 @@ import pyarrow.parquet
 from tests.e2e import forge
 
 from ploti_server.app import build_ports
+from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.settings import Settings
+from ploti_server.pipeline.act import release_again, replace_ids
 from ploti_server.pipeline.check import GivenState, take_state
 from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.release import ReleaseRefused, release_held
-from ploti_server.worker import new_owner, work_through
+from ploti_server.worker import new_owner, work_one, work_through
 
 DAY = datetime(2024, 1, 1, tzinfo=UTC)
 WARM = (duckdb, pyarrow.parquet)
 
 
+ACTS = {
+    "replace": lambda ports, dataset: replace_ids(ports, dataset, Replacement()),
+    "again": lambda ports, dataset: release_again(ports, dataset, 1),
+}
+
+
+def _work(ports):
+    while work_one(ports, new_owner()) is not None:
+        pass
+
+
 def run(order):
-    """Check a state, release a held version or prune, as ordered."""
+    """Check a state, release a held version, replace ids, release version 1 again, work or prune, as ordered."""
     reached = []
 
     def reach(name):
@@ -40,6 +53,11 @@ def run(order):
             work_through(ports, new_owner(), check.id)
         elif order["verb"] == "release":
             release_held(ports, order["dataset"])
+        elif order["verb"] in ACTS:
+            ACTS[order["verb"]](ports, order["dataset"])
+            _work(ports)
+        elif order["verb"] == "work":
+            _work(ports)
         else:
             prune(ports)
         told = "\n".join(reached)

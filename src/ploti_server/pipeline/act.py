@@ -32,7 +32,10 @@ def replace_ids(ports: Ports, dataset_id: str, replacement: Replacement, note: s
                 f"version {held.number} of {dataset_id} replaces ids already and is held: release or discard it first"
             )
         act = _queue(ports, records, dataset_id, CheckKind.REPLACE_IDS, replacement=replacement)
-        return act, *_resume(ports, records, held, note or "ids were replaced")
+        queued = act, *_resume(ports, records, held, note or "ids were replaced")
+        ports.reach("act.before_commit")
+    ports.reach("act.queued")
+    return queued
 
 
 def release_again(ports: Ports, dataset_id: str, number: int, note: str | None = None) -> tuple[Check, ...]:
@@ -53,9 +56,11 @@ def release_again(ports: Ports, dataset_id: str, number: int, note: str | None =
         act = _queue(
             ports, records, dataset_id, CheckKind.RELEASE_AGAIN, again=number, **_state_of(read) | {"replacement": owed}
         )
-        if was_held:
-            return (act,)
-        return act, *_resume(ports, records, held, f"version {number} was released again")
+        note = f"version {number} was released again"
+        queued = act, *(() if was_held else _resume(ports, records, held, note))
+        ports.reach("act.before_commit")
+    ports.reach("act.queued")
+    return queued
 
 
 def _newest(records: Records, dataset_id: str, number: int, held: Version | None) -> Version:
