@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.empty_store import put_empty_store
 
 from ploti_server.adapters.store import open_store
 from ploti_server.testing import MemoryStore
@@ -89,7 +90,7 @@ def postgres_store_url(postgres_url, _postgres_template):
 def store_url(request, tmp_path):
     """The address of an empty store, on each database."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/store.sqlite"
+        return put_empty_store(tmp_path / "store.sqlite")
     return request.getfixturevalue("postgres_store_url")
 
 
@@ -99,7 +100,7 @@ def store(request, tmp_path):
     if request.param == "fake":
         opened = MemoryStore()
     elif request.param == "sqlite":
-        opened = open_store(f"sqlite:///{tmp_path}/store.sqlite")
+        opened = open_store(put_empty_store(tmp_path / "store.sqlite"))
     else:
         opened = open_store(request.getfixturevalue("postgres_store_url"))
     yield opened

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvicorn
 from tests.e2e.independent import PublishedVersion
+from tests.empty_store import put_empty_home
 
 from ploti_server.api import make_api
 from ploti_server.app import build_ports, build_signer
@@ -67,7 +68,9 @@ class Publisher:
     def __post_init__(self):
         roomy = {"requests_per_minute": 1_000_000, "strict_requests_per_minute": 1_000_000}
         self.settings = replace(Settings.of(home=self.home), **roomy)
-        self.ports = self.ports or build_ports(self.settings)
+        if self.ports is None:
+            put_empty_home(self.home)
+            self.ports = build_ports(self.settings)
         files = [source_of(name) / "catalog.yaml" for name in self.names] if self.catalog is None else [self.catalog]
         for file in dict.fromkeys(files):
             apply_catalog(self.ports, parse_catalog(file.read_text(encoding="utf-8"), file))

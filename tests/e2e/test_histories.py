@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.independent import PublishedVersion, folders
+from tests.empty_store import put_empty_home
 
 from ploti_server.adapters.agents import NobodyJudges
 from ploti_server.app import build_ports
@@ -70,7 +71,7 @@ class History:
 @pytest.fixture
 def history(request, tmp_path):
     source, dataset_id = request.param
-    ports = build_ports(Settings.of(home=tmp_path / "home"), agent=NobodyJudges())
+    ports = build_ports(Settings.of(home=put_empty_home(tmp_path / "home")), agent=NobodyJudges())
     catalog = parse_catalog((source / "catalog.yaml").read_text(), source / "catalog.yaml")
     dataset = next(d for d in catalog.datasets if d.id == dataset_id)
     with ports.store.write() as records:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
 import pytest
+from tests.empty_store import put_empty_home
 
 from ploti_server.app import build_ports
 from ploti_server.domain.datasets import Dataset, GeometryColumns, SourceSpec, Topic
@@ -19,7 +20,7 @@ SECOND = HEADER + "r3,b,p,2,2,m,s,q,-81.6,28.6\nr9,d,p,4,4,m,s,q,-81.9,28.9\nr7,
 @pytest.fixture(params=[("_row",), ()], ids=["keyed", "unkeyed"])
 def publish(request, tmp_path):
     """Publish states of a dataset, one a day, and give each version's rows by kind of file."""
-    ports = build_ports(Settings.of(home=tmp_path / "home"))
+    ports = build_ports(Settings.of(home=put_empty_home(tmp_path / "home")))
     source = SourceSpec("file", "odd.csv", geometry=GeometryColumns(x="x", y="y"), crs=("EPSG:4326",))
     dataset = Dataset(
         "ds_odd", "Odd", source, place="fl-county-orange", topic="development-activity", key=request.param

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow.parquet as pq
+from tests.empty_store import put_empty_home
 
 from ploti_server.app import build_ports
 from ploti_server.domain.datasets import Dataset, SourceSpec, Topic
@@ -28,7 +29,7 @@ class Publisher:
 
     def __init__(self, folder, **fields):
         self.folder, self.clock = folder, FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
-        self.ports = build_ports(Settings.of(home=folder / "home"), clock=self.clock)
+        self.ports = build_ports(Settings.of(home=put_empty_home(folder / "home")), clock=self.clock)
         source = SourceSpec("file", "x.csv")
         self.dataset = Dataset(**{"id": DATASET, "title": "X", "source": source, "place": "fl", "topic": "t"} | fields)
         with self.ports.store.write() as records:

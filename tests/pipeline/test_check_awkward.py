@@ -4,6 +4,7 @@ The files are those of `shared/data/awkward`; its README tells each one's trap.
 """
 
 import pytest
+from tests.empty_store import put_empty_home
 
 from ploti_server import worker
 from ploti_server.app import build_ports
@@ -19,7 +20,7 @@ CATALOG = f"datasets: [{{id: {DATASET}, title: Awkward, source: {{kind: file, ur
 @pytest.fixture
 def checked(home):
     """Check a file as the dataset's next state; gives the finished check."""
-    ports = build_ports(Settings.of(home, {}, {}))
+    ports = build_ports(Settings.of(put_empty_home(home), {}, {}))
     apply_catalog(ports, parse_catalog(CATALOG, home / "catalog.yaml"))
 
     def check(file):

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.pipeline.match_story import Story, check_chain
 
-SETTINGS = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 
 TYPES = {
     "k": "string",

@@ -1,6 +1,7 @@
 """Sample rows that staff see beside a hold's facts: those that it is about, without dropped columns (D6.2, D10.2)."""
 
 import pytest
+from tests.empty_store import put_empty_home
 
 from ploti_server.app import build_ports
 from ploti_server.domain.datasets import Dataset, GeometryColumns, SourceSpec, Topic
@@ -24,7 +25,7 @@ def rows(*numbers, **cells):
 
 @pytest.fixture
 def publisher(tmp_path):
-    return Publisher(build_ports(Settings.of(home=tmp_path / "home")), tmp_path / "state.csv")
+    return Publisher(build_ports(Settings.of(home=put_empty_home(tmp_path / "home"))), tmp_path / "state.csv")
 
 
 class Publisher:

@@ -5,6 +5,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.empty_store import put_empty_home
 
 from ploti_server.app import build_ports
 from ploti_server.cli import main
@@ -27,7 +28,7 @@ def clock():
 @pytest.fixture
 def ports(tmp_path, clock):
     """A publisher of three datasets: one whose file is there, one without a file, one read from an address."""
-    ports = build_ports(Settings.of(home=tmp_path / "home"), clock=clock)
+    ports = build_ports(Settings.of(home=put_empty_home(tmp_path / "home")), clock=clock)
     urls = {"ds_file": tmp_path / "file.csv", "ds_gone": tmp_path / "gone.csv", "ds_web": "https://x.example.org/a.csv"}
     with ports.store.write() as records:
         records.catalog.put_topics([Topic("t", "T")])
