@@ -32,6 +32,10 @@ To = Annotated[
         help="The database: duckdb:///FILE, sqlite:///FILE.gpkg, parquet:///FOLDER or postgresql://USER@HOST/DATABASE",
     ),
 ]
+RewriteIds = Annotated[
+    tuple[str, ...],
+    Parameter(negative="", help="A column of a table of yours that holds ids of records, like orders.permit_id"),
+]
 Schema = Annotated[str | None, Parameter(name="--schema", help="The schema in a PostgreSQL database")]
 
 
@@ -43,6 +47,7 @@ def sync_subscription(
     schema: Schema = None,
     dataset: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     history: Annotated[bool, Parameter(negative="")] = False,
+    rewrite_ids: RewriteIds = (),
     on_major: Literal["pause", "apply"] = "pause",
     follow: Annotated[bool, Parameter(negative="")] = False,
     attachments: Path | None = None,
@@ -61,6 +66,9 @@ def sync_subscription(
         A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run.
     history
         Keep every row's past in DATASET_history, from now on (DuckDB and PostgreSQL).
+    rewrite_ids
+        A column of a table of yours that holds ids of records, like orders.permit_id: where a version replaces ids,
+        they are rewritten together with its rows. May be repeated.
     on_major
         What to do with a MAJOR schema change: keep that dataset at its version, or follow it.
     follow
@@ -82,7 +90,15 @@ def sync_subscription(
         files: list[AttachmentsReport] = []
 
         def run() -> "SyncReport":
-            report = sync(client, followed, target, on_major=on_major, datasets=dataset, progress=progress)
+            report = sync(
+                client,
+                followed,
+                target,
+                on_major=on_major,
+                datasets=dataset,
+                rewrite_ids=rewrite_ids,
+                progress=progress,
+            )
             if attachments is not None:
                 files[:] = follow_attachments(client, target.state().datasets.values(), attachments, progress)
             for each in files if follow else ():
@@ -165,7 +181,7 @@ def repair(*datasets: str, to: To, schema: Schema = None, json: AsJson = False) 
 
 
 @app.command
-def resync(dataset: str, *, to: To, schema: Schema = None, json: AsJson = False) -> None:
+def resync(dataset: str, *, to: To, schema: Schema = None, rewrite_ids: RewriteIds = (), json: AsJson = False) -> None:
     """Load a dataset's current version anew, and accept its schema from now on.
 
     Parameters
@@ -176,7 +192,7 @@ def resync(dataset: str, *, to: To, schema: Schema = None, json: AsJson = False)
     from ploti.sync.loop import resync as reload
 
     with ploti.Client() as client, watching(json) as progress:
-        report = reload(client, _target(to, schema, progress.line), dataset, progress=progress)
+        report = reload(client, _target(to, schema, progress.line), dataset, rewrite_ids=rewrite_ids, progress=progress)
     present(_dataset_wire(report), json, lambda wire: _show_datasets([wire]))
 
 

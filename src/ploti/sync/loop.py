@@ -17,7 +17,7 @@ from ploti.sync.answers import event_trouble, sound, whole
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
 from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices, number_of
-from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, reach_nothing
+from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, reach_nothing, user_column
 from ploti.sync.verify import Repaired, Verified, following, repair, verify
 
 __all__ = ["Repaired", "SyncReport", "Verified", "following", "repair", "resync", "sync", "verify"]
@@ -79,21 +79,26 @@ def sync(
     *,
     on_major: OnMajor = "pause",
     datasets: Collection[str] = (),
+    rewrite_ids: Collection[str] = (),
     progress: Progress | None = None,
     reach: Reach = reach_nothing,
     downloads: Downloads | None = None,
 ) -> SyncReport:
     """Bring a target up to date with a subscription and tell what moved; with `datasets`, only these.
 
+    `rewrite_ids` names columns of tables of the user's own, like `orders.permit_id`, in which ids of records are
+    rewritten where a version replaces them, together with its rows.
+
     One dataset's trouble is in the report (`behind`), not raised. Raises SyncError where the target cannot be used and
     PlotiError where the API cannot be reached or refuses; the cursor stays then, and the next run goes on from there.
     """
     fetching = downloads or Downloads(client, target.downloads, progress or Progress(), reach)
+    columns = tuple(user_column(name) for name in rewrite_ids)
     with target.lock():
         state = target.state()
         if state.subscription_id not in {None, subscription_id}:
             raise SyncError(f"This target follows {state.subscription_id}: use another one for {subscription_id}.")
-        run = Run(client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets)
+        run = Run(client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets, columns)
         if state.cursor is None:
             target.record(subscription_id, None, ())
             cursor = _from_manifest(run)
@@ -111,19 +116,26 @@ def sync(
 
 
 def resync(
-    client: Client, target: Target, dataset_id: str, *, progress: Progress | None = None, reach: Reach = reach_nothing
+    client: Client,
+    target: Target,
+    dataset_id: str,
+    *,
+    rewrite_ids: Collection[str] = (),
+    progress: Progress | None = None,
+    reach: Reach = reach_nothing,
 ) -> DatasetReport:
     """Load a dataset's current version whatever is held, and accept its MAJOR schema from now on (D11.5).
 
     Raises SyncError for a dataset that the target does not follow or cannot load, PlotiError for the API's refusals.
     """
     fetching = Downloads(client, target.downloads, progress or Progress(), reach)
+    columns = tuple(user_column(name) for name in rewrite_ids)
     with target.lock():
         state = target.state()
         held = state.datasets.get(dataset_id)
         if held is None or state.subscription_id is None or not held.followed:
             raise SyncError(f"{dataset_id} is not followed here: `ploti sync status` lists what is.")
-        run = Run(client, state.subscription_id, target, fetching, "apply", dict(state.datasets))
+        run = Run(client, state.subscription_id, target, fetching, "apply", dict(state.datasets), (), columns)
         load(run, replace(held, version=None), Load(dataset_id, None, "asked for", held.position))
         return replace(run.reports[dataset_id], from_version=held.version)
 

@@ -27,6 +27,7 @@ from ploti.sync.plan import (
 from ploti.sync.target import (
     DatasetInfo,
     Delivery,
+    IdsReplaced,
     Moved,
     RowsDiffer,
     StepBlocked,
@@ -64,6 +65,7 @@ class Run:
     on_major: OnMajor
     held: dict[str, Held]
     chosen: Collection[str] = ()
+    rewritten: tuple[tuple[str, str], ...] = ()
     stored: dict[str, Held] = field(default_factory=dict)
     infos: dict[str, DatasetInfo] = field(default_factory=dict)
     reports: dict[str, DatasetReport] = field(default_factory=dict)
@@ -206,10 +208,21 @@ def _load_last_accepted(run: Run, held: Held, step: Load) -> Held:
 def _load_files(run: Run, held: Held, step: Load, files: VersionFiles) -> Held:
     assert step.version is not None
     delivery = _fetched(run, held.dataset_id, step.version, files, "snapshot")
+    delivery = replace(delivery, ids_replaced=_ids_replaced(run, held.dataset_id, step.version))
     info = run.infos.get(held.dataset_id) or DatasetInfo.of(_dataset(run, held.dataset_id))
     loaded = _holding(run, held, after(held, step), delivery)
     moved = _into(run, delivery, lambda: run.target.load(delivery, loaded, info))
     return run.tell(replace(loaded, rows=moved.rows), moved, reloaded=True)
+
+
+def _ids_replaced(run: Run, dataset_id: str, version: int) -> IdsReplaced | None:
+    """Fetch the id maps between the rows that are here and a version, where the user keeps ids of records."""
+    here = run.of(dataset_id)
+    if not run.rewritten or here.version is None:
+        return None
+    passed = [each for each in _versions(run, here) if each["recordIdsChanged"] and each["version"] <= version]
+    maps = tuple(run.downloads.id_map(dataset_id, each["version"]) for each in passed)
+    return IdsReplaced(run.rewritten, maps) if maps else None
 
 
 def _apply(run: Run, held: Held, step: Apply) -> Held:

@@ -130,6 +130,14 @@ INFO_COLUMNS: Final = tuple(each.name for each in fields(DatasetInfo))
 
 
 @dataclass(frozen=True)
+class IdsReplaced:
+    """Columns of the user's own tables that hold record ids, and the id maps on the way to a version, oldest first."""
+
+    columns: tuple[tuple[str, str], ...]
+    maps: tuple[tuple[Path, ...], ...]
+
+
+@dataclass(frozen=True)
 class Delivery:
     """A version's files on this machine, sizes and checksums already checked."""
 
@@ -141,11 +149,13 @@ class Delivery:
     snapshot: tuple[Path, ...] = ()
     changes: tuple[Path, ...] = ()
     backfill: tuple[Path, ...] = ()
+    ids_replaced: IdsReplaced | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """Every file of it."""
-        return (*self.snapshot, *self.changes, *self.backfill)
+        maps = self.ids_replaced.maps if self.ids_replaced else ()
+        return (*self.snapshot, *self.changes, *self.backfill, *(path for parts in maps for path in parts))
 
 
 @dataclass(frozen=True)
@@ -193,7 +203,8 @@ class Target(Protocol):
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction.
 
-        Raises StepRefused for files that break the contract, StepBlocked for a user's view in the way.
+        Where ids were replaced, the user's columns that hold them are rewritten in it too. Raises StepRefused for files
+        that break the contract, StepBlocked for a user's view in the way.
         """
 
     def apply(self, delivery: Delivery, held: Held) -> Moved:
@@ -230,6 +241,14 @@ class Target(Protocol):
     @property
     def downloads(self) -> Path:
         """Folder beside the target for files on their way into it."""
+
+
+def user_column(name: str) -> tuple[str, str]:
+    """Split `table.column` as a user writes it; raises SyncError for a name that is none."""
+    table, _, column = name.rpartition(".")
+    if not table or not column or table.startswith(RESERVED_PREFIX):
+        raise SyncError(f"{name!r} names no column of a table of yours: write it like orders.permit_id.")
+    return table, column
 
 
 def check_whole(table: str, found: Mapping[str, str] | None, wanted: Mapping[str, str]) -> None:

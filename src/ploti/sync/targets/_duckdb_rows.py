@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import duckdb
 
-from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID
+from ploti.contract.files import CHANGE, ENVELOPE, OP, PREVIOUS_RECORD_ID, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import Delivery, Moved, RowsDiffer, StepRefused, check_whole
+from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepBlocked, StepRefused, check_whole
 from ploti.sync.targets._duckdb_file import literal, quoted
 from ploti.sync.targets._duckdb_shape import bring_shape, rebuild_shape, shape_of
 
@@ -102,6 +102,20 @@ def mend_rows(
     db.execute(f"DROP TABLE temp.{_CHANGES}")
     db.execute(f"DROP TABLE temp.{_WRONG}")
     return Moved(_count(db, table), added, changed, removed)
+
+
+def rewrite_ids(db: duckdb.DuckDBPyConnection, replaced: IdsReplaced) -> None:
+    """Rewrite the ids in the user's columns by each id map in turn."""
+    for table, column in replaced.columns:
+        held = shape_of(db, table)
+        if held is None or column not in held.columns:
+            raise StepBlocked(f"there is no {table}.{column} to rewrite ids in: name another column, or none")
+        for parts in replaced.maps:
+            db.execute(
+                f"UPDATE {quoted(table)} AS held SET {quoted(column)} = map.{quoted(RECORD_ID)} "
+                f"FROM {_parquet(parts)} AS map "
+                f"WHERE held.{quoted(column)} = map.{quoted(PREVIOUS_RECORD_ID)}"
+            )
 
 
 def _move(

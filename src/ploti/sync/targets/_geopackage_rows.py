@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import duckdb
 
-from ploti.contract.files import CHANGE, ENVELOPE, GEOMETRY, OP, RECORD_ID
+from ploti.contract.files import CHANGE, ENVELOPE, GEOMETRY, OP, PREVIOUS_RECORD_ID, RECORD_ID
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import Delivery, Moved, RowsDiffer, StepRefused
+from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepBlocked, StepRefused
 from ploti.sync.targets._geopackage_file import rows_of, run
 from ploti.sync.targets._geopackage_shape import FINE, KEY, Stored
 from ploti.sync.targets._geopackage_shapes import packed
@@ -230,6 +230,23 @@ def refill(db: sqlite3.Connection, table: str, staging: str, columns: Sequence[S
     db.execute(f"INSERT INTO sqlite_sequence (name, seq) VALUES (?, {highest})", (table,))
     _add(db, name, columns, staging, "1")
     db.execute(f"DROP TABLE temp.{_OLD}")
+
+
+def rewrite_ids(db: sqlite3.Connection, reader: Reader, replaced: IdsReplaced) -> None:
+    """Rewrite the ids in the user's columns by each id map in turn."""
+    previous = quoted(PREVIOUS_RECORD_ID)
+    for parts in replaced.maps:
+        db.execute("CREATE TEMP TABLE _ploti_map (previous TEXT PRIMARY KEY, id TEXT)")
+        for batch in _batches(reader.execute(f"SELECT {previous}, {_ID} FROM {parts_source(parts)}")):
+            db.executemany("INSERT INTO temp._ploti_map VALUES (?, ?)", batch)
+        for table, column in replaced.columns:
+            if not rows_of(db, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)):
+                raise StepBlocked(f"there is no {table}.{column} to rewrite ids in: name another column, or none")
+            held = quoted(column)
+            db.execute(
+                f"UPDATE {quoted(table)} AS t SET {held} = m.id FROM temp._ploti_map AS m WHERE t.{held} = m.previous"
+            )
+        db.execute("DROP TABLE temp._ploti_map")
 
 
 def check_marks(db: sqlite3.Connection, staging: str) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ from ploti.sync.target import (
 from ploti.sync.targets._books import Books, read_schema, update_dataset, write_dataset
 from ploti.sync.targets._duckdb_digest import digest_of
 from ploti.sync.targets._duckdb_file import DuckFile, first_line, quoted
-from ploti.sync.targets._duckdb_rows import apply_changes, mend_rows, replace_rows, wanted_columns
+from ploti.sync.targets._duckdb_rows import apply_changes, mend_rows, replace_rows, rewrite_ids, wanted_columns
 from ploti.sync.targets._duckdb_shape import shape_of
 from ploti.sync.targets._history import History, Past, counted
 
@@ -94,6 +94,8 @@ class DuckTarget:
         with self._transaction() as db:
             known = read_schema(db, delivery.dataset_id)
             moved = replace_rows(db, delivery, known)
+            if delivery.ids_replaced is not None:
+                rewrite_ids(db, delivery.ids_replaced)
             self._keep_history(db, delivery)
             self._reach("sync.rows_written")
             write_dataset(db, held, {**_BOOKS.loaded(delivery.schema, moved.rows, self._now()), **_told(info)})

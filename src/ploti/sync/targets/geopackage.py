@@ -310,6 +310,10 @@ def _first_load(step: _Step) -> Moved:
 
 def _reload(step: _Step, shape: Shape, staging: str) -> Moved:
     """Bring an existing table to the staged snapshot: columns first, then rows by difference."""
+    replaced = step.delivery.ids_replaced
+    if replaced is not None:
+        step.db.execute("PRAGMA defer_foreign_keys = 1")
+        rows.rewrite_ids(step.db, step.reader, replaced)
     if not step.stays(shape):
         return _remake(step, shape, staging)
     step.widen(shape)

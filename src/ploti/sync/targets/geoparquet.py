@@ -25,6 +25,7 @@ from ploti.sync.target import (
     Reach,
     RowsDiffer,
     Say,
+    StepBlocked,
     StepRefused,
     TableSpoilt,
     Target,
@@ -83,6 +84,8 @@ class ParquetTarget:
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Make the snapshot's parts the current state, with `held`, at once."""
         check_columns(delivery.schema)
+        if delivery.ids_replaced is not None:
+            raise StepBlocked("a folder has no tables of yours to rewrite ids in: leave --rewrite-ids out")
         kept = self._kept(delivery.dataset_id)
         with self._making(delivery, kept) as (reader, making, turn):
             moved = take_snapshot(reader, delivery, making, turn)

@@ -282,6 +282,8 @@ class _Step:
 
 def _reload(step: _Step, shape: Shape, staging: str) -> Moved:
     """Bring an existing table to the staged snapshot: columns first, then rows by difference."""
+    if step.delivery.ids_replaced is not None:
+        rows.rewrite_ids(step.session, step.delivery.ids_replaced)
     step.bring_shape(shape)
     change = rows.merge if shape.keyed else rows.replace_all
     moved = change(step.session, step.table, staging, step.columns)

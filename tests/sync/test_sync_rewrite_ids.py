@@ -1,0 +1,119 @@
+"""`--rewrite-ids` takes a user's own columns along where versions replace record ids, through every map."""
+
+import sqlite3
+from contextlib import closing
+
+import duckdb
+import psycopg
+import pytest
+from tests.sync.test_sync_duckdb_stories import DuckKit
+from tests.sync.test_sync_geopackage_stories import GeoPackageKit
+from tests.sync.test_sync_parquet_stories import ParquetKit
+from tests.sync.test_sync_postgresql_stories import PostgresKit
+
+from ploti import Client
+from ploti.sync.loop import resync, sync
+from ploti.sync.target import SyncError, reach_nothing
+from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
+from ploti.testing.stories import PERMITS, A, permits
+from ploti.testing.targets import check_rows
+
+
+class Duck(DuckKit):
+    def run(self, *statements):
+        with duckdb.connect(str(self.path)) as db:
+            return [db.execute(sql.format(key="", schema="main")).fetchall() for sql in statements][-1]
+
+
+class GeoPackage(GeoPackageKit):
+    def run(self, *statements):
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as db:
+            key = f"REFERENCES {A}(_ploti_record_id)"
+            return [db.execute(sql.format(key=key, schema="main")).fetchall() for sql in statements][-1]
+
+
+class Postgres(PostgresKit):
+    def run(self, *statements):
+        with psycopg.connect(self.url) as db:
+            key = f"REFERENCES {self.schema}.{A} DEFERRABLE"
+            done = [db.execute(sql.format(key=key, schema=self.schema).encode()) for sql in statements][-1]
+            return done.fetchall() if done.description else None
+
+
+@pytest.fixture(params=["duckdb", "geopackage", "postgresql"])
+def kit(request, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if request.param == "postgresql":
+        return Postgres(request.getfixturevalue("postgres_database"))
+    return {"duckdb": Duck, "geopackage": GeoPackage}[request.param](tmp_path)
+
+
+@pytest.fixture
+def feed():
+    feed = Feed()
+    feed.add(A, PERMITS, permits(*range(20)))
+    return feed
+
+
+@pytest.fixture
+def client(feed):
+    with Client(**feed.api.client_options) as client:
+        yield client
+
+
+def move(feed, **moved):
+    """Replace ids: by number before, number after; the others keep theirs, and record 19 goes."""
+    after = {record_id(number): record_id(moved.get(f"r{number}", number)) for number in range(19)}
+    rows = {after.get(id_, id_): row for id_, row in feed.current(A).rows.items() if id_ != record_id(19)}
+    feed.reload(A, rows, "record_ids_changed", id_map=after)
+
+
+ORDERS = (
+    "CREATE TABLE {schema}.orders (n INTEGER, permit TEXT {key})",
+    f"INSERT INTO {{schema}}.orders VALUES (1, '{record_id(1)}'), (2, '{record_id(2)}'), (3, NULL)",
+    f"INSERT INTO {{schema}}.orders VALUES (4, '{record_id(2)}')",
+)
+
+
+def ordered(kit):
+    return dict(kit.run("SELECT n, permit FROM {schema}.orders"))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["sync", "resync"])
+def test_ids_that_a_user_keeps_follow_every_map_on_the_way(kit, feed, client, again):
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    kit.run(*ORDERS)
+    move(feed, r1=2, r2=1)
+    move(feed, r1=100)
+    if again:
+        resync(client, kit.open(reach_nothing), A, rewrite_ids=["orders.permit"])
+    else:
+        assert not sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"]).behind
+    check_rows(feed, kit, A, 3)
+    assert ordered(kit) == {1: record_id(2), 2: record_id(100), 3: None, 4: record_id(100)}
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"])
+    assert ordered(kit)[2] == record_id(100)
+
+
+def test_a_column_that_is_not_there_pauses_before_anything_moves(kit, feed, client):
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    move(feed, r1=2, r2=1)
+    (report,) = sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"]).datasets
+    assert (report.held.state, report.held.version) == ("paused", 1)
+    assert "no orders.permit to rewrite ids in" in report.held.reason
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    check_rows(feed, kit, A, 2)
+
+
+@pytest.mark.parametrize("name", ["orders", ".x", "orders.", "_ploti_sync.cursor"])
+def test_a_name_that_is_no_column_of_the_users_is_refused(tmp_path, client, name):
+    with pytest.raises(SyncError, match=r"orders\.permit_id"):
+        sync(client, SUBSCRIPTION, Duck(tmp_path).open(reach_nothing), rewrite_ids=[name])
+
+
+def test_a_folder_has_no_columns_to_rewrite(tmp_path, feed, client):
+    kit = ParquetKit(tmp_path)
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    move(feed, r1=2, r2=1)
+    (report,) = sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"]).datasets
+    assert report.held.state == "paused"
