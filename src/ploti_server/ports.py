@@ -87,6 +87,9 @@ class Files(Protocol):
     def remove(self, path: str) -> None:
         """Delete a file; nothing happens where there is none."""
 
+    def sweep(self) -> int:
+        """Remove what writers that crashed left unfinished, and tell how many files; no path shows them anyway."""
+
     def presigned(self, path: str, filename: str, content_type: str, seconds: int) -> str | None:
         """Give a link signed by the storage itself; None where the server has to sign one."""
 
@@ -199,7 +202,7 @@ class Copier(Protocol):
     """Copies files that stand beside a source to a local file (D5.9)."""
 
     def copy(self, address: str, target: Path, validator: str | None) -> str | None:
-        """Copy the file at an address, and give what its server says to ask with the next time, if anything.
+        """Copy the file at an address, and give what tells the next time whether it is still the same, if anything.
 
         With the `validator` that was given before, `target` may be left unwritten where the file is still the same.
         Raises `CopyFailed`.

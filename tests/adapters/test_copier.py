@@ -29,8 +29,14 @@ def failure(copier, address, target):
 class TestDisk:
     def test_a_file_is_copied(self, tmp_path, target):
         (tmp_path / "a.pdf").write_bytes(CONTENT)
-        assert FileCopier().copy(str(tmp_path / "a.pdf"), target, None) is None
+        validator = FileCopier().copy(str(tmp_path / "a.pdf"), target, None)
         assert target.read_bytes() == CONTENT
+        target.unlink()
+        assert FileCopier().copy(str(tmp_path / "a.pdf"), target, validator) == validator
+        assert not target.exists()
+        (tmp_path / "a.pdf").write_bytes(CONTENT[::-1])
+        assert FileCopier().copy(str(tmp_path / "a.pdf"), target, validator) != validator
+        assert target.read_bytes() == CONTENT[::-1]
 
     @pytest.mark.parametrize(
         ("name", "why"), [("none.pdf", "No such file"), (".", "it is no file"), ("big.pdf", "more than 16 bytes")]

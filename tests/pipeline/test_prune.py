@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ploti.contract.events import ADDED
+from ploti_server.adapters.files_local import LocalFiles
 from ploti_server.domain.attachments import Attached, Attachments, attachment_path
 from ploti_server.domain.datasets import Dataset, SourceSpec
 from ploti_server.domain.events import NewEvent
@@ -107,6 +108,15 @@ def test_killed_at_any_step_the_next_prune_ends_as_if_nothing_had_happened(ports
         assert parts == [["2", "changes"], ["2", "snapshot"], ["3", "changes"], ["3", "snapshot"]]
     with ports.store.read() as records:
         assert records.events.oldest("sub_1") is records.events.oldest("sub_2") is None
+
+
+def test_what_crashed_writers_left_goes_too(ports, tmp_path):
+    files = LocalFiles(tmp_path / "files")
+    (tmp_path / "files" / ".incoming" / "left").write_bytes(b"half")
+    prune(replace(ports, files=files), dry_run=True)
+    assert [*(tmp_path / "files" / ".incoming").iterdir()]
+    prune(replace(ports, files=files))
+    assert [*(tmp_path / "files" / ".incoming").iterdir()] == []
 
 
 def test_a_lost_list_of_attachments_lets_no_copy_go(ports):

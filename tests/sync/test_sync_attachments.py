@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ploti import Client, Retries
-from ploti.errors import BadAnswer
+from ploti.errors import BadAnswer, Reload
 from ploti.sync.attachments import follow_attachments, save_attachments
 from ploti.sync.plan import Held
 from ploti.sync.target import Progress
@@ -117,6 +117,33 @@ def test_a_version_past_retention_leaves_what_is_there_and_says_so(api, tmp_path
     (report,) = follow(api, second, tmp_path)
     assert "past retention" in report.problem
     assert b"one" in stored(tmp_path / D).values()
+
+
+class Expired:
+    """Answers as the API does for the last version of a MAJOR that is past retention: refused, but signed by name."""
+
+    def __init__(self, versions):
+        self._versions, self.asked = versions, []
+
+    def get(self, dataset, version):
+        raise Reload("past retention", code="expired")
+
+    def download(self, dataset, version, file, to):
+        return self._versions.download(dataset, version, file, to)
+
+    def links(self, dataset, version, *, files):
+        self.asked.append(len(files))
+        return self._versions.links(dataset, version, files=files)
+
+
+def test_the_last_version_of_a_major_is_had_by_name_past_retention(api, tmp_path):
+    many = {f"source:{number}": b"%d" % number for number in range(201)}
+    version = publish(api, many)
+    with Client(**api.client_options) as client:
+        expired = client.feeds.datasets.versions = Expired(client.feeds.datasets.versions)
+        (report,) = follow_attachments(client, [Held(D, version, state="ok")], tmp_path, Progress())
+    assert (report.files, report.problem, expired.asked) == (201, None, [200, 1])
+    assert index(tmp_path / D).keys() == many.keys()
 
 
 def test_expired_links_are_signed_anew_by_name(api, tmp_path):

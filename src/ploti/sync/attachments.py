@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 from ploti._client import Client
 from ploti._download import download_file, has_sha256, safe_name
+from ploti.contract.files import LINKS_PER_CALL
 from ploti.contract.resources import AttachmentLink, FileLink, SignedFile
 from ploti.errors import BadAnswer, NotDelivered, NotFound, PlotiError, Reload
 from ploti.sync.perform import stops_all
@@ -65,13 +67,30 @@ def follow_attachments(
         if index.version == each.version and all((place / name).is_file() for name in index.paths):
             continue
         try:
-            listed = client.feeds.datasets.versions.get(each.dataset_id, each.version)["files"]["attachments"]
+            listed = _listed(client, each.dataset_id, each.version)
             done = save_attachments(client, each.dataset_id, each.version, listed, place, progress=progress)
             if done != AttachmentsReport(each.dataset_id, each.version):
                 reports.append(done)
         except (NotDelivered, NotFound, Reload) as gone:
             reports.append(AttachmentsReport(each.dataset_id, each.version, problem=gone.message))
     return tuple(reports)
+
+
+def _listed(client: Client, dataset_id: str, version: int) -> Sequence[AttachmentLink]:
+    """List a version's attachments; by name where it is the last of its MAJOR and past retention (D12.1)."""
+    versions = client.feeds.datasets.versions
+    try:
+        return versions.get(dataset_id, version)["files"]["attachments"]
+    except Reload:
+        with TemporaryDirectory(prefix="ploti-") as folder:
+            manifest: Any = json.loads(versions.download(dataset_id, version, "manifest.json", folder).read_bytes())
+        names = [str(one["file"]) for one in manifest["attachments"]]
+        found: list[AttachmentLink] = []
+        for start in range(0, len(names), LINKS_PER_CALL):
+            found += versions.links(dataset_id, version, files=names[start : start + LINKS_PER_CALL])["files"]
+        if len(found) < len(names):
+            raise
+        return found
 
 
 def save_attachments(

@@ -46,10 +46,12 @@ class FileCopier:
                 raise CopyFailed("it is no file")
             if found.st_size > self._bytes_most:
                 raise CopyFailed(f"it has more than {self._bytes_most} bytes")
-            shutil.copyfile(address, target)
+            now = f"{found.st_size}:{found.st_mtime_ns}"
+            if now != validator:
+                shutil.copyfile(address, target)
         except (OSError, ValueError) as error:
             raise CopyFailed(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
-        return None
+        return now
 
     def _download(self, address: str, target: Path, validator: str | None) -> str | None:
         ends = time.monotonic() + self._seconds

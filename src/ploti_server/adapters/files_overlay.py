@@ -40,6 +40,10 @@ class OverlayFiles:
         """Delete a file that was written here."""
         self._above.remove(path)
 
+    def sweep(self) -> int:
+        """Remove what was left unfinished here."""
+        return self._above.sweep()
+
     def presigned(self, path: str, filename: str, content_type: str, seconds: int) -> str | None:
         """Give a link signed by the storage itself, where it signs any."""
         return self._of(path).presigned(path, filename, content_type, seconds)

@@ -102,7 +102,8 @@ class _Copying:
         kept = self._kept(known)
         target = self.folder / f"copy-{sha256(address.encode(errors='surrogatepass')).hexdigest()}"
         try:
-            validator = self.ports.copier.copy(address, target, known.validator if known and kept else None)
+            is_same = known is not None and kept is not None and self.expected.get(address, kept.sha256) == kept.sha256
+            validator = self.ports.copier.copy(address, target, known.validator if known and is_same else None)
             if not target.exists():
                 return _Tried(kept, known)
             with target.open("rb") as file:

@@ -52,6 +52,8 @@ def prune(ports: Ports, at: datetime | None = None, *, dry_run: bool = False) ->
         versions += _expire(ports, dataset_id, moment, dry_run=dry_run)
         for size in _remove_files(ports, dataset_id, dry_run=dry_run):
             files, size_bytes = files + 1, size_bytes + size
+    if not dry_run:
+        ports.files.sweep()
     ports.reach("prune.ended")
     return Pruned(events, tuple(versions), files, size_bytes)
 
