@@ -329,6 +329,7 @@ def test_what_moves_no_rows_is_told(one, line):
 
 DELAYED = event(11, "delayed", reason="data_check")
 STALE = event(12, "stale", reason="check_overdue", lastCheckedAt=None)
+REPLACED = "version 42 replaced record ids, its id map names them"
 HELD_BACK, OVERDUE = "the next version is held for review (schema_review)", "the source is overdue, last read never"
 
 
@@ -343,6 +344,8 @@ HELD_BACK, OVERDUE = "the next version is held for review (schema_review)", "the
         ([STALE, event(13, "delayed", reason="schema_review")], (HELD_BACK,)),
         ([updated(11, 42, 41), event(12, "delayed", reason="schema_review"), STALE], (HELD_BACK, OVERDUE)),
         ([STALE, {**STALE, "id": event_id(13)}], (OVERDUE,)),
+        ([resync(11, 42, "record_ids_changed"), updated(12, 43, 42)], (REPLACED,)),
+        ([resync(11, 42, "record_ids_changed"), {**STALE, "id": event_id(12)}], (REPLACED, OVERDUE)),
     ],
 )
 def test_the_hold_ends_and_is_told_no_longer(events, told):

@@ -292,11 +292,13 @@ def catch_up(held: Held, current: CurrentVersion | None, versions: Iterable[Vers
 
 
 def notices(events: Iterable[Event]) -> tuple[str, ...]:
-    """Give the lines that a person should see for a dataset's events that move no rows, oldest first.
+    """Give the lines that a person should see for a dataset's events beside its rows, oldest first.
 
     A hold or an overdue check that a later event ended is no news any more, nor is a hold that another one replaced.
+    Replaced ids are, whatever came after.
     """
     told: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
     for event in events:
         data = event["data"]
         if event["type"] == STALE:
@@ -305,4 +307,6 @@ def notices(events: Iterable[Event]) -> tuple[str, ...]:
             told = (f"the next version is held for review ({data['reason']})",)
         else:
             told = ()
-    return tuple(dict.fromkeys(told))
+        if event["type"] == RESYNC_REQUIRED and data["reason"] == "record_ids_changed":
+            replaced += (f"version {data['version']} replaced record ids, its id map names them",)
+    return tuple(dict.fromkeys((*replaced, *told)))
