@@ -150,7 +150,8 @@ def check_line(done: Check, given: GivenState | None) -> str:
                 f" ({done.reason}; see `ploti-server holds show {done.dataset_id}`)" if done.outcome == "held" else ""
             )
             replaced = f", {facts['replaced']} ids replaced" if facts.get("replaced") else ""
-            return f"{named}{done.outcome} version {done.version}, {rows}{replaced}{held}"
+            left_out = f", {facts['left_out']} files not copied" if facts.get("left_out") else ""
+            return f"{named}{done.outcome} version {done.version}, {rows}{replaced}{left_out}{held}"
         case "failed":
             return f"{named}failed: {done.reason}"
         case "waiting":
