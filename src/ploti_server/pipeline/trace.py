@@ -57,10 +57,11 @@ def trace(ports: Ports, dataset_id: str, record_id: str) -> Traced | None:
     with ports.store.read() as records:
         sent = sent_versions(records, dataset_id)
     with open_ledger(ports, sent) as tables:
-        history = _entries(tables, [record_id]).get(record_id)
+        found = _entries(tables, [record_id])
+        history = found.get(record_id)
         if history is None:
             return None
-        now = current_ids(tables, [record_id])[record_id]
+        now = _followed(tables, found)[record_id]
     return Traced(
         record_id,
         history[-1].what,
@@ -74,8 +75,12 @@ def trace(ports: Ports, dataset_id: str, record_id: str) -> Traced | None:
 
 def current_ids(tables: Tables, ids: Collection[str]) -> dict[str, str | None]:
     """Give the ids that records carry now by ids that they had, through every replacement; None for those gone."""
-    now = {record_id: record_id for record_id in ids}
-    last = {record_id: history[-1] for record_id, history in _entries(tables, ids).items()}
+    return _followed(tables, _entries(tables, ids))
+
+
+def _followed(tables: Tables, found: dict[str, tuple[Entry, ...]]) -> dict[str, str | None]:
+    now = {record_id: record_id for record_id in found}
+    last = {record_id: history[-1] for record_id, history in found.items()}
     while moved := {id_: entry.replaced_by for id_ in now if (entry := last[now[id_]]).replaced_by is not None}:
         now |= moved
         last |= {record_id: history[-1] for record_id, history in _entries(tables, set(moved.values())).items()}
