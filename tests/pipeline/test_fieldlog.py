@@ -99,6 +99,17 @@ def test_f033_a_publisher_who_renumbers_everything_and_goes_back_keeps_every_id(
     assert [publisher.version(number).row_count for number in (1, 2, 3)] == [50, 50, 50]
 
 
+def test_f033_where_the_numbers_alone_tell_records_apart_it_is_held_and_going_back_brings_every_id_back(publisher):
+    publisher.define(key=("k",))
+    there, elsewhere = (table(range(1, 51), "k,name", letter + "{0},permit") for letter in "AB")
+    assert [publisher.outcome(state) for state in (there, elsewhere)] == [("released", 1), ("held", 2)]
+    assert publisher.version(2).reasons == ("data_check",)
+    publisher.release()
+    assert publisher.outcome(there) == ("held", 3)
+    publisher.release()
+    assert publisher.ids(3, "k") == publisher.ids(1, "k")
+
+
 def test_f034_equal_rows_are_matched_one_to_one_and_the_elder_survives(publisher):
     publisher.outcome("a,b\nx,1\ny,2\n")
     publisher.outcome("a,b\nx,1\nx,1\ny,2\n")
