@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.pipeline.publishing import DATASET, Publisher
+from tests.pipeline.publishing import DATASET, Publisher, table
 
 from ploti_server.domain.datasets import Attachment, SourceSpec
 from ploti_server.pipeline.prune import prune
@@ -121,3 +121,16 @@ def test_killed_before_its_end_it_is_made_again_and_the_rest_is_pruned(publisher
     prune(publisher.ports)
     attempts = {path.split("/")[3] for path in publisher.ports.files.paths(f"{DATASET}/versions/2/")}
     assert attempts == {"3"}
+
+
+def test_versions_that_replaced_ids_or_were_released_again_are_made_again_too(tmp_path):
+    publisher = Publisher(tmp_path, key=("k",))
+    publisher.check(table(range(5)))
+    for act in (publisher.replace_ids, lambda: publisher.release_again(2)):
+        ((_, number),) = act()
+        before = stored(publisher, number)
+        lose(publisher, number)
+        assert restore_current(publisher.ports).failed == ()
+        assert stored(publisher, number) == before
+    reasons = [publisher.version(number).resync_reason for number in (2, 3)]
+    assert reasons == ["record_ids_changed", "previous_unavailable"]
