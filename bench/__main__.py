@@ -91,4 +91,5 @@ def _wait(port: int) -> None:
     raise RuntimeError("the server did not start")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -115,7 +115,8 @@ def serve(home: str, port: str) -> None:
 
     ports = publisher(home)
     settings = Settings.of(home=Path(home))
-    settings = replace(settings, requests_per_minute=10**9, strict_requests_per_minute=10**9)
+    limits = {"requests_per_minute": 10**9, "strict_requests_per_minute": 10**9}
+    settings = replace(settings, public_url=f"http://127.0.0.1:{port}", **limits)
     ApiServer(make_api(ports, settings, build_signer(ports)), host="127.0.0.1", port=int(port), log_level="error").run()
 
 

@@ -372,6 +372,10 @@ class Records(Protocol):
 class Store(Protocol):
     """Metadata, the event log and work, in one transactional database."""
 
+    @property
+    def answers_at_once(self) -> bool:
+        """Tell whether a short read waits for nothing: neither a network nor whoever writes."""
+
     def read(self) -> AbstractContextManager[Records]:
         """Open one consistent view; writing in it is an error."""
 

@@ -145,6 +145,8 @@ class TestMetrics:
 
 
 class BrokenStore:
+    answers_at_once = False
+
     def read(self):
         raise OSError("the disk is gone")
 

@@ -7,8 +7,8 @@ so that none has to upgrade. PostgreSQL: reads are one repeatable snapshot, writ
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +27,64 @@ from ploti_server.adapters.store_transaction import Transaction
 from ploti_server.domain.limits import Counted
 
 _WRITES = "ploti_writes"
-_INHERITED: list[Engine] = []
+_READS = "ploti_reads"
+_INHERITED: list[tuple[Engine, list[Connection]]] = []
 """Engines of the process that this one was forked from. SQLite forbids even closing their connections here."""
 
 
-@dataclass(frozen=True)
 class SqlRecords:
-    """`Records` of one transaction of the database."""
+    """`Records` of one transaction of the database; each part is made when it is used."""
 
-    catalog: SqlCatalog
-    checks: SqlChecks
-    asks: SqlAsks
-    versions: SqlVersions
-    workspaces: SqlWorkspaces
-    subscriptions: SqlSubscriptions
-    events: SqlEvents
-    idempotency: SqlIdempotency
-    webhooks: SqlWebhooks
-    deliveries: SqlDeliveries
-    notices: SqlNotices
-    secrets: SqlSecrets
+    def __init__(self, transaction: Transaction) -> None:
+        self._in = transaction
+
+    @cached_property
+    def catalog(self) -> SqlCatalog:
+        return SqlCatalog(self._in)
+
+    @cached_property
+    def checks(self) -> SqlChecks:
+        return SqlChecks(self._in)
+
+    @cached_property
+    def asks(self) -> SqlAsks:
+        return SqlAsks(self._in)
+
+    @cached_property
+    def versions(self) -> SqlVersions:
+        return SqlVersions(self._in)
+
+    @cached_property
+    def workspaces(self) -> SqlWorkspaces:
+        return SqlWorkspaces(self._in)
+
+    @cached_property
+    def subscriptions(self) -> SqlSubscriptions:
+        return SqlSubscriptions(self._in)
+
+    @cached_property
+    def events(self) -> SqlEvents:
+        return SqlEvents(self._in)
+
+    @cached_property
+    def idempotency(self) -> SqlIdempotency:
+        return SqlIdempotency(self._in)
+
+    @cached_property
+    def webhooks(self) -> SqlWebhooks:
+        return SqlWebhooks(self._in)
+
+    @cached_property
+    def deliveries(self) -> SqlDeliveries:
+        return SqlDeliveries(self._in)
+
+    @cached_property
+    def notices(self) -> SqlNotices:
+        return SqlNotices(self._in)
+
+    @cached_property
+    def secrets(self) -> SqlSecrets:
+        return SqlSecrets(self._in)
 
 
 class SqlStore:
@@ -57,20 +95,46 @@ class SqlStore:
         self._made = _engine(url)
         self._calls = _calls(url, self._made)
         self._pid = os.getpid()
+        self._readers: list[Connection] = []
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Tell whether the database is a file of this machine, whose readers never wait for its writers."""
+        return self._url.get_backend_name() == "sqlite"
 
     @contextmanager
     def read(self) -> Iterator[SqlRecords]:
         """Open one consistent view; changing or locking in it raises `RuntimeError`."""
-        with self._engine().connect() as plain:
-            connection = plain.execution_options(**_read_options(self._url))
+        engine = self._engine()
+        if engine.dialect.name == "sqlite":
+            with self._read_sqlite(engine) as connection:
+                yield SqlRecords(Transaction(connection, writable=False))
+            return
+        with engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
-                yield _records(Transaction(connection, writable=False))
+                yield SqlRecords(Transaction(connection, writable=False))
+
+    @contextmanager
+    def _read_sqlite(self, engine: Engine) -> Iterator[Connection]:
+        """Read on a connection that stays open for the next reading: opening one costs more than most queries."""
+        connection = self._readers.pop() if self._readers else _reader(engine)
+        driver: Any = connection.connection.driver_connection
+        driver.execute("BEGIN").close()
+        try:
+            yield connection
+        finally:
+            if connection.in_transaction():
+                connection.rollback()
+            if driver.in_transaction:
+                driver.rollback()
+            self._readers.append(connection)
 
     @contextmanager
     def write(self) -> Iterator[SqlRecords]:
         """Open a transaction, committed at the end of the block and rolled back by an exception."""
         with self._connect_to_write() as connection:
-            yield _records(Transaction(connection, writable=True))
+            yield SqlRecords(Transaction(connection, writable=True))
 
     def count_calls(self, key_id: str, names: Sequence[str], now: datetime) -> tuple[Counted, ...]:
         """Add a call to a key's counters and give them (D8.5)."""
@@ -87,7 +151,10 @@ class SqlStore:
 
     def close(self) -> None:
         """Close the connections of this process."""
-        self._engine().dispose()
+        engine = self._engine()
+        while self._readers:
+            self._readers.pop().close()
+        engine.dispose()
         self._calls.close()
 
     @contextmanager
@@ -99,7 +166,8 @@ class SqlStore:
 
     def _engine(self) -> Engine:
         if self._pid != os.getpid():
-            _INHERITED.append(self._made)
+            _INHERITED.append((self._made, self._readers))
+            self._readers = []
             self._made, self._pid = _engine(self._url), os.getpid()
             self._calls = _calls(self._url, self._made)
         return self._made
@@ -127,35 +195,12 @@ def open_store(url: str) -> SqlStore:
     return store
 
 
-def _records(transaction: Transaction) -> SqlRecords:
-    return SqlRecords(
-        SqlCatalog(transaction),
-        SqlChecks(transaction),
-        SqlAsks(transaction),
-        SqlVersions(transaction),
-        SqlWorkspaces(transaction),
-        SqlSubscriptions(transaction),
-        SqlEvents(transaction),
-        SqlIdempotency(transaction),
-        SqlWebhooks(transaction),
-        SqlDeliveries(transaction),
-        SqlNotices(transaction),
-        SqlSecrets(transaction),
-    )
-
-
 def _calls(url: URL, engine: Engine) -> PostgresCalls | SqliteCalls:
     """Count calls beside the metadata: on SQLite in a file of its own, so that counting never waits for a release."""
     if url.get_backend_name() == "sqlite":
         file = Path(url.database or "")
         return SqliteCalls(file.with_name(f"{file.stem}-calls{file.suffix}"))
     return PostgresCalls(engine)
-
-
-def _read_options(url: URL) -> dict[str, Any]:
-    if url.get_backend_name() == "sqlite":
-        return {}
-    return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
 def _engine(url: URL) -> Engine:
@@ -174,7 +219,15 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
+    if connection.info.get(_READS):
+        return
     writes = connection.get_execution_options().get(_WRITES, False)
-    driver: Any = connection.connection.driver_connection
-    driver.execute(f"PRAGMA query_only = {0 if writes else 1}").close()
-    driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()
+    connection.connection.driver_connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()  # type: ignore[union-attr]
+
+
+def _reader(engine: Engine) -> Connection:
+    """Open a connection that only reads; its transactions are begun by whoever reads."""
+    connection = engine.connect()
+    connection.info[_READS] = True
+    connection.connection.driver_connection.execute("PRAGMA query_only = 1").close()  # type: ignore[union-attr]
+    return connection

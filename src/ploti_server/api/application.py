@@ -4,7 +4,6 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +15,7 @@ from ploti_server.api.attachments import attachment_routes
 from ploti_server.api.datasets import dataset_routes
 from ploti_server.api.deliveries import delivery_routes
 from ploti_server.api.description import Api
+from ploti_server.api.direct import answer_to
 from ploti_server.api.events import event_routes
 from ploti_server.api.files import file_routes
 from ploti_server.api.links import Context
@@ -64,8 +64,6 @@ def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={
-            Refused: _refused,
-            RequestValidationError: _invalid,
             HTTPException: _no_route,
             Exception: _failed,
         },
@@ -76,21 +74,6 @@ def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
     api.state.watch = context.watch
     api.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
     return api
-
-
-async def _refused(_: Request, refused: Exception) -> Response:
-    if not isinstance(refused, Refused):
-        raise refused
-    return refusal(refused)
-
-
-async def _invalid(_: Request, invalid: Exception) -> Response:
-    if not isinstance(invalid, RequestValidationError):
-        raise invalid
-    first = invalid.errors()[0]
-    name = str(first["loc"][-1])
-    wrong = str(first["msg"]).removeprefix("Value error, ")
-    return refusal(Refused("invalid_input", f"'{name}': {wrong[:1].lower()}{wrong[1:]}.", name))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
@@ -111,6 +94,5 @@ def _allowed(request: Request) -> str:
     return ", ".join(sorted(set().union(*matching)))
 
 
-async def _failed(_: Request, __: Exception) -> Response:
-    message = "Something went wrong on the server: try again, and tell the operator if it stays."
-    return refusal(Refused("internal_error", message))
+async def _failed(_: Request, error: Exception) -> Response:
+    return answer_to(error)

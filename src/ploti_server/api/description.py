@@ -5,6 +5,8 @@ from typing import Any, Final
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from ploti_server.api.direct import Direct
+from ploti_server.api.dispatch import Dispatched
 from ploti_server.api.documented import error_schemas
 from ploti_server.api.metrics import Metrics
 from ploti_server.api.observe import Observed
@@ -23,7 +25,8 @@ class Api(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Wrap the stack whole, also what answers when the application itself fails."""
-        return Observed(super().build_middleware_stack(), self._metrics)
+        own = [route for route in self.state.routes if isinstance(route, Dispatched)]
+        return Observed(Direct(super().build_middleware_stack(), own), self._metrics)
 
     def openapi(self) -> dict[str, Any]:
         """Give the OpenAPI 3.1 description."""

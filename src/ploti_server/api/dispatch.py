@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi.dependencies.utils import request_params_to_args
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
@@ -21,6 +20,9 @@ from ploti_server.api.watch import Watch
 
 WAITED = "waited"
 """Name of the seconds that a request has waited, in its state."""
+
+
+Serve = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,14 @@ class Waiting:
 
 
 class Dispatched(APIRoute):
-    """A route whose handlers are plain functions; each dependency is a function of the request."""
+    """A route whose handlers are plain functions; each dependency is a function of the request.
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    A `quick` one is served on the event loop itself: a turn of a thread would cost more than its work.
+    """
+
+    quick = False
+
+    def get_route_handler(self) -> Serve:
         """Give what serves a request."""
         checks = [needed.call for needed in self.dependant.dependencies if needed.call not in (None, read_body)]
         body_name = next((one.name for one in self.dependant.dependencies if one.call is read_body), None)
@@ -55,6 +62,8 @@ class Dispatched(APIRoute):
             return handle(request, {})
 
         async def serve(request: Request) -> Response:
+            if self.quick:
+                return await _answer(request, check_and_handle(request))
             if body_name is not None:
                 await run_in_threadpool(check, request)
                 return await _answer(
@@ -66,12 +75,23 @@ class Dispatched(APIRoute):
 
     def _arguments(self, request: Request) -> dict[str, Any]:
         """Read the parameters; raises `RequestValidationError`."""
-        named, wrong = request_params_to_args(self.dependant.path_params, request.path_params)
-        asked, also_wrong = request_params_to_args(self.dependant.query_params, request.query_params)
-        if wrong or also_wrong:
-            raise RequestValidationError([*wrong, *also_wrong])
+        values: dict[str, Any] = {}
+        wrong: list[Any] = []
+        for place, fields, sent in (
+            ("path", self.dependant.path_params, request.path_params),
+            ("query", self.dependant.query_params, request.query_params),
+        ):
+            for field in fields:
+                if field.alias not in sent:
+                    values[field.name] = field.get_default()
+                    continue
+                value, errors = field.validate(sent[field.alias], values, loc=(place, field.alias))
+                values[field.name] = value
+                wrong += errors
+        if wrong:
+            raise RequestValidationError(wrong)
         own = self.dependant.request_param_name
-        return {**named, **asked, **({own: request} if own else {})}
+        return values | {own: request} if own else values
 
 
 def _finish(request: Request, answer: Response | Waiting) -> Response | Waiting:

@@ -47,7 +47,7 @@ def event_routes(context: Context) -> APIRouter:
         return _read(context, request, _Asked(subscription, cursor, limit, read_types(types)), wait)
 
     path = "/v1/feeds/subscriptions/{subscription}/events"
-    routes.add("GET", path, list_events, answers(event_contract.EventPage, "not_found", "expired"))
+    routes.add("GET", path, list_events, answers(event_contract.EventPage, "not_found", "expired"), quick=True)
     return routes.router
 
 

@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ploti_server.api.dispatch import WAITED
@@ -55,9 +54,11 @@ class Observed:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answered.status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers[REQUEST_ID] = request_id
-                headers.update(limit_headers(state))
+                own = {REQUEST_ID: request_id, **limit_headers(state)}
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    *((name.lower().encode(), value.encode()) for name, value in own.items()),
+                ]
             elif message["type"] == "http.response.body":
                 answered.size += len(message.get("body", b""))
             await send(message)

@@ -57,10 +57,12 @@ class Routes:
         status: int = 200,
         body: dict[str, Any] | None = None,
         strict: bool = False,
+        quick: bool = False,
     ) -> None:
         """Declare a handler under one path or several; the first is the current one, the others older.
 
-        A `strict` one counts toward the stricter limit too.
+        A `strict` one counts toward the stricter limit too. A `quick` one does a few short reads: where the store
+        answers those at once, no thread is used for it.
         """
         listed = [paths] if isinstance(paths, str) else list(paths)
         for place, path in enumerate(listed):
@@ -77,3 +79,6 @@ class Routes:
                 deprecated=bool(place) or None,
                 summary=(handler.__doc__ or "").strip().partition("\n")[0],
             )
+            route = self.router.routes[-1]
+            if isinstance(route, Dispatched):
+                route.quick = quick and self._context.ports.store.answers_at_once

@@ -1,5 +1,6 @@
 """The API on the network: a server that limits what comes before a body, and ends what waits once it is to stop."""
 
+import gc
 import socket
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from ploti_server.domain.access import Refused
 
 HEAD_BYTES: Final = 65_536
 """The longest address and headers of a request."""
+GARBAGE: Final = (20_000, 20, 50)
+"""After how many new objects garbage is looked for, and how seldom among older ones."""
 STOP_SECONDS: Final = 30
 """How long requests that are being served may take to end once the server is told to stop."""
 
@@ -56,6 +59,13 @@ class ApiServer(uvicorn.Server):
         own["timeout_graceful_shutdown"] = STOP_SECONDS
         super().__init__(uvicorn.Config(api, **(own | options)))
         self._watch = api.state.watch
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and leave what stays for good to itself: looking through it for garbage would halt requests."""
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GARBAGE)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End what waits, then what is being served."""

@@ -436,6 +436,8 @@ class MemoryRecords:
 class MemoryStore:
     """`Store` in memory; writers exclude each other, readers see the last committed state."""
 
+    answers_at_once = True
+
     def __init__(self) -> None:
         self._state = State()
         self._turn = threading.Lock()
