@@ -1,10 +1,13 @@
 """What a whole run promises beside the stories: the cursor last, trouble kept to its dataset, no endless loop."""
 
+import threading
+
 import duckdb
 import pytest
 
 from ploti import Client, Retries
 from ploti.errors import BadAnswer, NoAnswer, NotAllowed, RetryLater
+from ploti.sync.download import Downloads
 from ploti.sync.loop import resync, sync, verify
 from ploti.sync.target import SyncError
 from ploti.sync.targets import open_target
@@ -357,3 +360,38 @@ def test_a_dataset_that_the_subscription_has_not_is_told(feed, target, client):
     with pytest.raises(SyncError, match="no dataset ds_typo"):
         sync(client, SUBSCRIPTION, target, datasets=[A, "ds_typo"])
     assert states(target)[A] == (1, "ok")
+
+
+def test_a_first_load_fetches_several_datasets_at_once_and_keeps_trouble_to_its_own(feed, path, client):
+    names = [f"ds_{at}" for at in range(6)]
+    for name in names:
+        feed.add(name, PERMITS, permits(1, 2))
+    threads, target = set(), open_target(f"duckdb:///{path}")
+
+    def reach(step):
+        if step == "sync.part_downloaded":
+            threads.add(threading.current_thread().name)
+
+    feed.api.fail_next("^/files/ds_3/.*snapshot", 500, times=6)
+    feed.api.delay_next("^/files/", 0.02, times=30)
+    downloads = Downloads(client, target.downloads, reach=reach, sleep=lambda _: None)
+    report = sync(client, SUBSCRIPTION, target, workers=3, downloads=downloads)
+    assert [each.dataset_id for each in report.behind] == ["ds_3"]
+    assert states(target) == {A: (1, "ok"), B: (1, "ok"), **dict.fromkeys(names, (1, "ok")), "ds_3": (None, "behind")}
+    assert len(threads) == 3
+    assert all(name.startswith("ploti-sync") for name in threads)
+    assert not sync(client, SUBSCRIPTION, target, workers=3).behind
+    assert not target.downloads.exists()
+
+
+def test_a_run_that_stops_ends_what_is_fetched_ahead(feed, path, client):
+    def stop(step):
+        if step == "sync.rows_written":
+            raise KeyboardInterrupt
+
+    feed.add("ds_0", PERMITS, permits(*range(50)))
+    feed.api.delay_next("^/files/ds_0/", 0.05, times=3)
+    with pytest.raises(KeyboardInterrupt):
+        sync(client, SUBSCRIPTION, open_target(f"duckdb:///{path}", reach=stop), workers=3)
+    assert not [each for each in threading.enumerate() if each.name.startswith("ploti-sync")]
+    assert not sync(client, SUBSCRIPTION, open_target(f"duckdb:///{path}"), workers=3).behind

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ploti.sync.loop import Repaired, SyncReport, Verified
     from ploti.sync.perform import DatasetReport
 
+_WORKERS = 4
+"""Datasets that a first load fetches at once."""
 BEHIND = 1
 """Exit code where a dataset is not up to date or a table differs from its version."""
 app = App(name="sync", help="Make a database follow a subscription.")
@@ -97,6 +99,7 @@ def sync_subscription(
                 on_major=on_major,
                 datasets=dataset,
                 rewrite_ids=rewrite_ids,
+                workers=_WORKERS,
                 progress=progress,
             )
             if attachments is not None:

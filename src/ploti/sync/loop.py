@@ -13,7 +13,8 @@ from ploti.contract._typed import TypedDict
 from ploti.contract.events import ADDED, EVENTS_PER_PAGE_MOST, REMOVED, Event, event_number
 from ploti.contract.resources import Dataset, ManifestDataset, SubscriptionManifest
 from ploti.errors import BadAnswer, Reload
-from ploti.sync.answers import event_trouble, sound, whole
+from ploti.sync.ahead import fetching_ahead
+from ploti.sync.answers import event_trouble, named_well, sound, whole
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
 from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices, number_of
@@ -80,6 +81,7 @@ def sync(
     on_major: OnMajor = "pause",
     datasets: Collection[str] = (),
     rewrite_ids: Collection[str] = (),
+    workers: int = 1,
     progress: Progress | None = None,
     reach: Reach = reach_nothing,
     downloads: Downloads | None = None,
@@ -87,7 +89,7 @@ def sync(
     """Bring a target up to date with a subscription and tell what moved; with `datasets`, only these.
 
     `rewrite_ids` names columns of tables of the user's own, like `orders.permit_id`, in which ids of records are
-    rewritten where a version replaces them, together with its rows.
+    rewritten where a version replaces them, together with its rows. `workers` is how many datasets are fetched at once.
 
     One dataset's trouble is in the report (`behind`), not raised. Raises SyncError where the target cannot be used and
     PlotiError where the API cannot be reached or refuses; the cursor stays then, and the next run goes on from there.
@@ -98,7 +100,7 @@ def sync(
         state = target.state()
         if state.subscription_id not in {None, subscription_id}:
             raise SyncError(f"This target follows {state.subscription_id}: use another one for {subscription_id}.")
-        run = Run(client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets, columns)
+        run = Run(client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets, columns, workers)
         if state.cursor is None:
             target.record(subscription_id, None, ())
             cursor = _from_manifest(run)
@@ -182,9 +184,11 @@ def _from_manifest(run: Run) -> str:
     listed = [each for each in manifest["datasets"] if run.chooses(each["datasetId"])]
     for each in (*manifest["datasets"], *manifest["unavailable"]):
         _leave_out(run, each["datasetId"], cursor)
-    for given in listed:
-        held = replace(run.of(given["datasetId"]), position=cursor - 1)
-        bring(run, held, _Listed(given, cursor, run.on_major), given)
+    with fetching_ahead(run.downloads, _to_load(run, listed, cursor), run.workers) as run.ahead:
+        for given in listed:
+            held = replace(run.of(given["datasetId"]), position=cursor - 1)
+            bring(run, held, _Listed(given, cursor, run.on_major), given)
+    run.ahead = None
     for missing in manifest["unavailable"]:
         if run.chooses(missing["datasetId"]):
             _unavailable(run, run.of(missing["datasetId"]), missing["reason"], cursor)
@@ -194,6 +198,17 @@ def _from_manifest(run: Run) -> str:
             run.tell(after(held, Leave(held.dataset_id, "not in the subscription any more", cursor)))
     _store(run, manifest["eventCursor"])
     return manifest["eventCursor"]
+
+
+def _to_load(run: Run, listed: Sequence[ManifestDataset], cursor: int) -> list[ManifestDataset]:
+    """Choose the datasets of a manifest that will be loaded from the links in it."""
+    chosen = []
+    for given in listed:
+        if sound(given, ManifestDataset) and named_well(given["datasetId"]):
+            choose = _Listed(given, cursor, run.on_major)
+            if isinstance(choose(replace(run.of(given["datasetId"]), position=cursor - 1)), Load):
+                chosen.append(given)
+    return chosen
 
 
 def _leave_out(run: Run, dataset_id: str, through: int, events: Sequence[Event] = ()) -> None:

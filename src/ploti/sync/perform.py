@@ -7,6 +7,7 @@ from typing import Final
 from ploti._client import Client
 from ploti.contract.resources import Dataset, ManifestDataset, Version, VersionFiles
 from ploti.errors import BadAnswer, NoAnswer, NotAllowed, NotDelivered, NotFound, PlotiError, Reload
+from ploti.sync.ahead import Ahead
 from ploti.sync.answers import named_well, whole
 from ploti.sync.download import BuildChanged, Downloads, Wanted, files_by_name
 from ploti.sync.plan import (
@@ -66,6 +67,8 @@ class Run:
     held: dict[str, Held]
     chosen: Collection[str] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
+    workers: int = 1
+    ahead: Ahead | None = None
     stored: dict[str, Held] = field(default_factory=dict)
     infos: dict[str, DatasetInfo] = field(default_factory=dict)
     reports: dict[str, DatasetReport] = field(default_factory=dict)
@@ -253,9 +256,24 @@ def _holding(run: Run, held: Held, reached: Held, delivery: Delivery) -> Held:
 
 def _fetched(run: Run, dataset_id: str, version: int, files: VersionFiles, wanted: Wanted) -> Delivery:
     try:
+        if run.ahead is not None and wanted == "snapshot":
+            ready = _taken(run, run.ahead, dataset_id, version, files)
+            if ready is not None:
+                return ready
         return run.downloads.delivery(dataset_id, version, files, wanted)
     except BuildChanged:
         return run.downloads.delivery(dataset_id, version, _files(run, dataset_id, version), wanted)
+
+
+def _taken(run: Run, ahead: Ahead, dataset_id: str, version: int, files: VersionFiles) -> Delivery | None:
+    """Wait for what is fetched ahead, and show it as one step."""
+    size = sum(file["sizeBytes"] for file in files["snapshot"])
+    if not ahead.has(dataset_id):
+        return None
+    run.downloads.progress.began(dataset_id, "snapshot", size)
+    delivery = ahead.take(dataset_id, version)
+    run.downloads.progress.moved(size)
+    return delivery
 
 
 def _files(run: Run, dataset_id: str, version: int) -> VersionFiles:
