@@ -46,6 +46,9 @@ def story(tmp_path_factory):
     told.without = told.check(rows("a.pdf", "", "", "none.pdf"))
     (folder / "b.pdf").write_bytes(PLAN)
     told.back = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
+    told.lost = listed(told, 5)[name(PLAN)].path
+    told.ports.files.remove(told.lost)
+    told.again = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
     return told
 
 
@@ -104,6 +107,11 @@ def test_a_copy_that_fails_keeps_the_rows_name_and_makes_no_version_by_itself(st
     assert outcome(story.without) == ("released", 4)
     assert cells(story, 4) == [name(REVISED), None, None, "none.pdf"]
     assert list(listed(story, 4)) == [name(REVISED)]
+
+
+def test_a_copy_that_was_lost_is_put_back(story):
+    assert outcome(story.again) == ("unchanged", 5)
+    assert b"".join(story.ports.files.read(story.lost)) == PLAN
 
 
 def test_the_same_bytes_are_stored_once_over_versions_also_where_they_come_back(story):

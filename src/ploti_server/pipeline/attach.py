@@ -129,11 +129,13 @@ class _Copying:
         return stat is not None and stat.size_bytes == size
 
     def _stored(self, digest: str, size: int, local: Path) -> str:
-        """Give where these bytes lie: in a copy that a kept version lists, else in a new one."""
+        """Give where these bytes lie: the copy that a kept version lists, put back where it was lost, or a new one."""
         listed = self.before.named(digest) or _listed_by_others(self.ports, self.version.dataset_id, digest)
         if listed is not None and self._is_stored(listed.path, size):
             return listed.path
         path = attachment_path(self.version.dataset_id, digest, self.version.number, self.version.attempt)
+        if listed is not None and self.ports.files.stat(listed.path) is None:
+            path = listed.path
         if self.ports.files.stat(path) is None:
             self.ports.files.put(path, local)
             self.ports.reach("build.copy_stored")
