@@ -1,5 +1,7 @@
 """A version released again, as subscribers see it (D5.2, page 001 "Versions released again")."""
 
+from dataclasses import replace
+
 import pytest
 from tests.pipeline.publishing import DATASET, Publisher, table
 
@@ -71,6 +73,21 @@ def test_a_build_that_was_under_way_is_the_resync_and_nothing_is_rebuilt_after_i
     checks = release_again(publisher.ports, DATASET, 2)
     assert publisher.work([under_way, *checks]) == [("released", 3), ("unchanged", 3)]
     assert publisher.chain() == [(1, None), (3, 2)]
+
+
+@pytest.mark.parametrize("state", [THIRD, SECOND], ids=["another state", "the same state"])
+def test_a_build_that_had_begun_is_done_anew_as_the_resync(publisher, state):
+    acts = []
+
+    def reach(step):
+        if step == "build.computed" and not acts:
+            acts.extend(release_again(publisher.ports, DATASET, 2))
+
+    publisher.ports = replace(publisher.ports, reach=reach)
+    assert publisher.outcome(state) == ("released", 3)
+    version = publisher.version(3)
+    assert (version.previous_version, version.resync_reason, version.attempt) == (2, "previous_unavailable", 2)
+    assert publisher.work(acts) == [("unchanged", 3)]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def end_check(ports: Ports, check: Check, ended: Ended) -> Check | None:
         if stored is None or stored.lease_owner != check.lease_owner:
             raise LeaseLost(f"check {check.id} of {check.dataset_id} went on elsewhere: see its outcome there")
         base = last_sent(records, check.dataset_id)
-        if (base and base.number) != ended.version.base:
+        if (base and base.number) != ended.version.base or _lacks_resync(check, ended, base):
             return None
         finished = _put_outcome(records, check, ended, records.versions.current(check.dataset_id), now)
         queue_notice(ports, records, finished, check.facts.get("asks", 0))
@@ -52,6 +52,13 @@ def end_check(ports: Ports, check: Check, ended: Ended) -> Check | None:
         ports.reach("release.before_commit")
     ports.reach("release.committed")
     return finished
+
+
+def _lacks_resync(check: Check, ended: Ended, base: Version | None) -> bool:
+    """Tell whether the version that was followed was released again while this one was built as its changes."""
+    gone = base is not None and base.status is VersionStatus.RELEASED_AGAIN
+    ends = ended.outcome in ("released", "held", "unchanged") and check.kind not in STAFF_ACTS
+    return gone and ends and ended.version.resync_reason is None
 
 
 def _put_outcome(records: Records, check: Check, ended: Ended, current: Version | None, now: datetime) -> Check:
