@@ -91,7 +91,7 @@ def test_past_retention_the_links_are_missing_and_the_copy_stays_while_another_v
     for days in (90, 2):
         subscribed.clock.advance(timedelta(days=days))
         prune(subscribed.ports)
-    assert subscribed.post(f"{VERSIONS}/1/links", {"files": NAMES}).json()["missing"] == NAMES
+        assert subscribed.post(f"{VERSIONS}/1/links", {"files": NAMES}).json()["missing"] == NAMES
     assert subscribed.ports.files.stat("ds_orange/versions/1/1/attachments.json") is None
     (one,) = subscribed.get(f"{VERSIONS}/3").json()["files"]["attachments"]
     assert subscribed.client.get(one["url"]).content == CONTENT

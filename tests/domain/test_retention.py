@@ -135,7 +135,7 @@ def test_files_go_an_hour_and_the_longest_download_after_the_last_link(since, le
             [replace(OLD, expired=("changes",)), *NEWER],
             tuple(path for path in PATHS if not path.startswith(("changes", "backfill"))),
         ),
-        ("the version before current, while current may fall back to it", [OLD, version(2)], PATHS),
+        ("the version before current, while current may fall back to it", [OLD, version(2, base=None)], PATHS),
         ("what a held version was built on", [OLD, *NEWER, version(4, status="held", base=1)], PATHS),
         ("what current was built on", [OLD, version(2), version(3, base=1)], PATHS),
         (

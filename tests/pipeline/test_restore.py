@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.pipeline.publishing import DATASET, Publisher, table
 
-from ploti_server.domain.datasets import Attachment, SourceSpec
+from ploti_server.domain.datasets import Attachment, License, SourceSpec
 from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.restore import Restored, RestoreFailed, lost_files, restore, restore_current
 from ploti_server.ports import Judgement
@@ -90,7 +90,8 @@ def test_what_cannot_be_made_the_same_is_left_and_told(publisher):
             restore(publisher.ports, lost)
 
     lose(publisher, 2, "manifest.json")
-    refused("come out otherwise", replace(version, definition=replace(version.definition, drop=("amount",))))
+    for why, changed in (("its records", {"drop": ("amount",)}), ("its files", {"license": License("CC0-1.0")})):
+        refused(f"{why} come out otherwise", replace(version, definition=replace(version.definition, **changed)))
     lose(publisher, 1)
     refused("no file is stored at", version)
     for path in list(publisher.ports.files.paths(f"{DATASET}/states/")):
