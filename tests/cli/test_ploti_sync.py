@@ -242,3 +242,28 @@ def test_a_schema_is_named_on_the_command_line(feed, postgres_database, tmp_path
     assert ploti(capsys, "repair", to, "--schema=county data")[0] == 0
     with psycopg.connect(postgres_database) as db:
         assert db.execute(f'SELECT count(*) FROM "county data".{A}').fetchall() == [(12,)]
+
+
+def test_datasets_history_and_columns_of_ids_are_named_on_the_command_line(feed, path, to, capsys):
+    feed.add("ds_other", PERMITS, permits(1))
+    flags = (f"--dataset={A}", "--history", "--rewrite-ids", "orders.permit")
+    assert ploti(capsys, SUBSCRIPTION, to, *flags)[0] == 0
+    with duckdb.connect(str(path)) as db:
+        assert db.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'ds_%' ORDER BY 1"
+        ).fetchall() == [
+            (A,),
+            (f"{A}_history",),
+        ]
+        db.execute(f"CREATE TABLE orders AS SELECT '{record_id(1)}' AS permit")
+    moved = {record_id(number): record_id(number + 100) for number in range(12)}
+    rows = {moved[id_]: row for id_, row in feed.current(A).rows.items()}
+    feed.reload(A, rows, "record_ids_changed", id_map=moved)
+    assert ploti(capsys, SUBSCRIPTION, to, *flags)[0] == 0
+    with duckdb.connect(str(path)) as db:
+        assert db.execute("SELECT permit FROM orders").fetchall() == [(record_id(101),)]
+        assert db.execute(f"SELECT count(*) FROM {A}_history").fetchall() == [(24,)]
+    code, _, err = ploti(capsys, SUBSCRIPTION, to, "--dataset=ds_typo")
+    assert (code, "no dataset ds_typo" in err) == (1, True)
+    code, _, err = ploti(capsys, SUBSCRIPTION, "--to=sqlite:///x.gpkg", "--history")
+    assert (code, "No history is kept in sqlite" in err) == (1, True)

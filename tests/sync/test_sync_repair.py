@@ -140,6 +140,15 @@ def test_a_table_that_is_not_as_sync_made_it_is_told_and_loaded_again(kit, sql, 
         check_rows(feed, kit, A, 1)
 
 
+@pytest.mark.parametrize("sql", [f"ALTER TABLE {T} DROP COLUMN units", f"DROP TABLE {T}"], ids=["column", "table"])
+def test_the_next_changes_bring_back_a_table_or_a_column_that_is_gone(kit, sql):
+    with synced(kit) as (feed, _):
+        kit.execute(sql)
+        feed.update(A, put=permits(99))
+        assert not sync_feed(feed, kit).behind
+        check_rows(feed, kit, A, 2)
+
+
 def test_only_the_named_datasets_and_none_that_is_not_there(kit):
     with synced(kit) as (_, client):
         assert [each.after.dataset_id for each in repair(client, kit.open(reach_nothing), [A])] == [A]

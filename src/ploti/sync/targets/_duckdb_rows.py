@@ -52,7 +52,8 @@ def apply_changes(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Sche
     """Apply a version's changes, backfill and constants; raises RowsDiffer where a reload is the way on."""
     table, columns = delivery.dataset_id, wanted_columns(delivery.schema)
     shape = shape_of(db, table)
-    if shape is None or not shape.widens_to(columns, wanted_columns(known)):
+    delivered = wanted_columns(known)
+    if shape is None or not shape.widens_to(columns, delivered) or not delivered.keys() <= shape.columns.keys():
         raise RowsDiffer("the table's columns are not those of the version before")
     bring_shape(db, delivery.schema, shape, columns, known)
     moved = (0, 0, 0)

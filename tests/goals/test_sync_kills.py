@@ -1,0 +1,24 @@
+"""Long proof for `make goals`: sync killed on each step's first, second and last hit, into each kind of file (G2)."""
+
+import pytest
+from tests.sync.test_sync_duckdb_stories import DuckKit
+from tests.sync.test_sync_geopackage_stories import GeoPackageKit
+from tests.sync.test_sync_parquet_stories import ParquetKit
+
+from ploti.testing.targets import STORIES, check_killed, steps_of
+
+pytestmark = pytest.mark.goals
+
+
+@pytest.mark.parametrize("name", ["new_column", "leaves_while_away", "ids_replaced", "expired_cursor"])
+@pytest.mark.parametrize("kit", [DuckKit, GeoPackageKit, ParquetKit], ids=["duckdb", "geopackage", "parquet"])
+def test_a_sync_killed_at_any_hit_of_a_step_goes_on_where_it_was(kit, name, tmp_path):
+    def fresh(label):
+        folder = tmp_path / label
+        folder.mkdir()
+        return kit(folder)
+
+    steps = steps_of(STORIES[name], fresh("steps"))
+    for step in sorted(set(steps)):
+        for hit in sorted({1, min(2, steps.count(step)), steps.count(step)}):
+            check_killed(STORIES[name], fresh(f"{step}-{hit}"), step, hit)
