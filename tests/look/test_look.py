@@ -254,6 +254,7 @@ def test_records_keep_their_rows_where_ids_were_replaced_twice(feed, client):
         later[record_id(3)] = row(3)
         feed.reload(A, later, "record_ids_changed", id_map={id_: moved.get(id_, id_) for id_ in before})
     found = diff(client, A, 1, 3)
+    assert found.replaced == 2
     assert {(each.previous_id, each.record_id): dict(each.values) for each in found.records} == {
         (record_id(at), record_id(at + 150)): {"units": Pair(at, at + 150)} for at in (1, 2)
     }
@@ -358,6 +359,16 @@ def test_changes_of_all_datasets_come_in_the_order_of_release(clocked):
     assert changed(clocked, 1, topic="development-activity") == [each for each in told if each[0] == B]
     clocked.api.keep(B, 3, "pruned")
     assert changed(clocked, 4) == [(B, 4, "reloaded", None, [], 1)]
+
+
+def test_replaced_ids_are_told_also_where_nothing_else_changed(clocked):
+    """Page 001, when record ids are replaced: whoever keeps ids has to hear of it."""
+    clocked.add(A, COLUMNS, rows(1, 2, 3))
+    clocked.pass_days(1)
+    moved = {record_id(number): record_id(number + 10) for number in (1, 2)}
+    later = {moved.get(id_, id_): values for id_, values in rows(1, 2, 3).items()}
+    clocked.reload(A, later, "record_ids_changed", id_map={id_: moved.get(id_, id_) for id_ in rows(1, 2, 3)})
+    assert changed(clocked, 2) == [(A, 2, "ids_replaced", None, [], 2)]
 
 
 def test_a_record_is_named_by_its_key_and_comes_whole(clocked):

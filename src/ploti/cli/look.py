@@ -153,6 +153,7 @@ def diff_versions(
         "oldVersion": old,
         "newVersion": new,
         "counts": found.counts,
+        "idsReplaced": found.replaced,
         "columns": _columns_wire(found.columns),
         "records": [_difference_wire(each) for each in found.records],
     }
@@ -188,7 +189,7 @@ def _show_diff(found: Compared) -> None:
     moved = [f"{name} from {_short(pair.old)} to {_short(pair.new)}" for name, pair in columns.moved.items()]
     retyped = [f"{name} from {pair.old} to {pair.new}" for name, pair in columns.retyped.items()]
     told = {"columns added": columns.added, "columns removed": columns.removed, "retyped": retyped}
-    facts = {**found.counts, **told, "moved in every row": moved}
+    facts = {**found.counts, "ids replaced": found.replaced or [], **told, "moved in every row": moved}
     show_facts({name: value for name, value in facts.items() if value != []})
     if found.records:
         print()
@@ -310,10 +311,13 @@ class _Summed:
                 "changed": 0,
                 "removed": 0,
                 "reloaded": False,
+                "idsReplaced": 0,
             },
         )
         of["version"] = each.version["version"]
-        if each.record_id is None:
+        if each.change == "ids_replaced":
+            of["idsReplaced"] += each.rows
+        elif each.record_id is None:
             of["reloaded"] = True
         else:
             of[each.change] += 1
@@ -343,8 +347,8 @@ def _show_changes(summed: _Summed, kept: list[Changed]) -> None:
 
 def _shown_change(each: Changed) -> tuple[object, ...]:
     what = list(each.columns) if each.rows is None else f"{cell(each.rows)} rows"
-    released = moment(each.version["publishedAt"])
-    return released, each.dataset["id"], each.change, _short(each.label), what
+    released, change = moment(each.version["publishedAt"]), each.change.replace("_", " ")
+    return released, each.dataset["id"], change, _short(each.label), what
 
 
 def _show_rest(total: int, shown: int) -> None:

@@ -23,14 +23,15 @@ _TYPES: Final[dict[str, ColumnType]] = {
 }
 """Stored types whose values are not shown as they are."""
 
-Kind = Literal["added", "changed", "removed", "first", "reloaded"]
+Kind = Literal["added", "changed", "removed", "first", "reloaded", "ids_replaced"]
 
 
 @dataclass(frozen=True)
 class Changed:
-    """One record that a version changed, or a version whose records cannot be told apart: `first` and `reloaded`.
+    """One record that a version changed, or what it did to many: `first`, `reloaded` and `ids_replaced`.
 
-    `record` has the values as of the version, None for a removed one; `rows` counts what `first` and `reloaded` hold.
+    `record` has the values as of the version, None for a removed one; `rows` counts what `first` and `reloaded` hold,
+    and the records that go on under another id.
     """
 
     dataset: Dataset
@@ -129,6 +130,8 @@ def _compared(look: Look, dataset: Dataset, version: Version, previous: int) -> 
     except Reload:
         yield Changed(dataset, version, "reloaded", rows=version["rowCount"])
         return
+    if replaced := diff.replaced():
+        yield Changed(dataset, version, "ids_replaced", rows=replaced)
     for each in diff.differences():
         columns = list(each.values) if each.change == "changed" else []
         yield Changed(dataset, version, each.change, each.record_id, each.previous_id, columns, each.record)

@@ -52,10 +52,14 @@ class Columns:
 
 @dataclass(frozen=True)
 class Compared:
-    """What differs between two versions: `counts` of all records, and those that were asked for."""
+    """What differs between two versions: `counts` of all records, and those that were asked for.
+
+    `replaced` counts the records that both have under different ids, whether anything else of them differs or not.
+    """
 
     columns: Columns
     counts: dict[str, int]
+    replaced: int
     records: list[Difference]
     key_columns: Sequence[str]
 
@@ -65,7 +69,7 @@ class Diff:
 
     def __init__(self, look: Look, dataset: str, old: int, new: int) -> None:
         if not old < new:
-            raise FixRequest("Name the older version first.", code="invalid_input")
+            raise FixRequest("Name two versions, the older one first.", code="invalid_input")
         self._look, self._dataset = look, dataset
         schemas = look.client.feeds.datasets
         self._before, self._after = schemas.schema(dataset, old), schemas.schema(dataset, new)
@@ -140,6 +144,12 @@ class Diff:
             for row in self._look.records(f"SELECT change, count(*) AS records FROM ({self._query()}) GROUP BY change")
         }
 
+    def replaced(self) -> int:
+        """Count the records whose id was replaced between the two."""
+        told = f"SELECT count(*) FROM ids JOIN old_rows o ON o.{_ID} = ids.was JOIN new_rows n ON n.{_ID} = ids.id"
+        (number,) = self._look.db.execute(told).fetchone() or (0,)
+        return int(number)
+
     def differences(self, limit: int | None = None) -> Iterator[Difference]:
         """Go over the records that differ, by record id, at most `limit` of them."""
         narrowed = "" if limit is None else f" LIMIT {limit}"
@@ -199,7 +209,8 @@ def diff(
     """
     with looking(client, progress) as look:
         found = Diff(look, dataset, old, new)
-        return Compared(found.columns, found.counts(), list(found.differences(limit)), found.key_columns)
+        differences = list(found.differences(limit))
+        return Compared(found.columns, found.counts(), found.replaced(), differences, found.key_columns)
 
 
 def _common(before: Schema, after: Schema) -> list[str]:
