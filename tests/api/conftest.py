@@ -1,5 +1,6 @@
 """A served publisher over each store: a catalog of two states, versions put straight into the store, and keys."""
 
+import functools
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
@@ -142,10 +143,58 @@ class Served:
         return StoredFile(path, kind, len(content), hashlib.sha256(content).hexdigest())
 
 
+class CurrentStore:
+    """The store of the test that runs."""
+
+    def __init__(self, current: "Current", answers_at_once: bool) -> None:
+        self._current, self.answers_at_once = current, answers_at_once
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._current.ports.store, name)
+
+
+class Current:
+    """The ports of the test that runs, for an API that serves one test after the other."""
+
+    def __init__(self, answers_at_once: bool) -> None:
+        self.store = CurrentStore(self, answers_at_once)
+        self.ports: Ports | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ports, name)
+
+
+OWN_API = ("test_api_operating", "test_api_waiting")
+"""Modules of tests that count an API's requests or stop its waiting."""
+
+
+def _own_api(ports: Any):
+    settings = replace(Settings.of(Path()), requests_per_minute=1_000_000, strict_requests_per_minute=1_000_000)
+    return make_api(ports, settings, LinkSigner(b"s" * 32))
+
+
+@functools.cache
+def _shared(answers_at_once: bool):
+    current = Current(answers_at_once)
+    return current, _own_api(current)
+
+
+def _shared_api(ports: Ports):
+    """Give the API that serves all tests but a few, as putting one together takes a tenth of a second."""
+    current, api = _shared(ports.store.answers_at_once)
+    current.ports = ports
+    return api
+
+
 @pytest.fixture
-def served(tmp_path: Path):
+def own_api(request):
+    return request.module.__name__.rpartition(".")[2] in OWN_API
+
+
+@pytest.fixture
+def served(tmp_path: Path, own_api: bool):
     """A served publisher over the store in memory, which the store's own suite holds to the real ones."""
-    yield from _serve(MemoryStore(), tmp_path)
+    yield from _serve(MemoryStore(), tmp_path, own_api)
 
 
 @pytest.fixture
@@ -171,7 +220,7 @@ def served_on_sqlite(tmp_path: Path):
     store.close()
 
 
-def _serve(store: Any, tmp_path: Path):
+def _serve(store: Any, tmp_path: Path, own_api: bool = False):
     """Serve a Florida workspace (keys `admin`, `member`, `hooks`) and one in New York (`other`)."""
     clock, plans = FixedClock(), FakePlans()
     steps: dict[str, Any] = {}
@@ -199,7 +248,6 @@ def _serve(store: Any, tmp_path: Path):
         "hooks": create_key(ports, "florida", "ann", permissions=["webhooks"]).text,
         "other": create_key(ports, "new-york", "cem", "admin").text,
     }
-    settings = replace(Settings.of(tmp_path), requests_per_minute=1_000_000, strict_requests_per_minute=1_000_000)
-    api = make_api(ports, settings, LinkSigner(b"s" * 32))
+    api = _own_api(ports) if own_api else _shared_api(ports)
     with TestClient(api, base_url="http://feeds.test", raise_server_exceptions=False) as client:
         yield Served(ports, client, clock, plans, keys, steps)
