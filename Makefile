@@ -29,6 +29,8 @@ bench: .venv/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.matching
+	$(BIN)/python -m bench.service
+	$(BIN)/python -m bench.gapless
 
 goals: .venv/.installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m goals tests

@@ -11,7 +11,7 @@ from typing import Protocol
 from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
-from ploti_server.domain.deliveries import Delivery
+from ploti_server.domain.deliveries import Backlog, Delivery
 from ploti_server.domain.events import LoggedEvent, NewEvent, StoredBodies
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import Counted
@@ -308,6 +308,9 @@ class DeliveryRecords(Protocol):
 
     def is_any_due(self, now: datetime) -> bool:
         """Tell whether `claim` could find something."""
+
+    def backlog(self, now: datetime) -> Backlog:
+        """Count what waits to be sent, and the webhooks that have trouble."""
 
     def claim(self, owner: str, now: datetime, until: datetime, limit: int, per_webhook: int) -> tuple[Delivery, ...]:
         """Lease due deliveries of webhooks that are on, up to `limit`.

@@ -8,7 +8,7 @@ import pytest
 from tests.adapters.store_rows import HOUR, NOW, UNKNOWN_PARENT, dataset, event, ids, subscription
 
 from ploti.contract import events as wire
-from ploti_server.domain.deliveries import Delivery, sent_again
+from ploti_server.domain.deliveries import Backlog, Delivery, sent_again
 from ploti_server.domain.webhooks import SecretRef, Webhook
 from ploti_server.domain.workspaces import Workspace
 
@@ -306,3 +306,14 @@ class TestClaim:
             thread.join()
         taken += claim(hooked, per_webhook=100)
         assert sorted(taken) == [("wh_1", n) for n in range(1, 41)]
+
+
+def test_backlog_counts_what_waits_what_is_due_and_webhooks_in_trouble(hooked):
+    with hooked.write() as records:
+        records.webhooks.put(hook("wh_2", failing_since=NOW))
+        records.events.append("sub_1", [event(), event()], NOW)
+        later = records.deliveries.of_webhook("wh_1", 1)[0]
+        records.deliveries.put(replace(later, due_at=NOW + HOUR))
+        assert records.deliveries.backlog(NOW) == Backlog(waiting=4, due=3, failing_webhooks=1, webhooks_off=0)
+        records.webhooks.put(hook("wh_2", off_at=NOW, off_reason="gone", failing_since=NOW))
+        assert records.deliveries.backlog(NOW) == Backlog(waiting=2, due=1, failing_webhooks=0, webhooks_off=1)

@@ -132,6 +132,8 @@ class TestMetrics:
         assert 'ploti_http_requests_total{method="GET",route="none",status="404"} 1' in lines
         assert "ploti_http_requests_in_flight 1" in lines
         assert "ploti_versions_held 0" in lines
+        assert {"ploti_deliveries_waiting 0", "ploti_deliveries_due 0"} <= set(lines)
+        assert {"ploti_webhooks_failing 0", "ploti_webhooks_off 0"} <= set(lines)
         assert "ds_unknown" not in answer.text
 
     def test_buckets_grow_and_unknown_methods_share_a_label(self, served):

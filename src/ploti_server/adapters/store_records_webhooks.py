@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, update
 
 from ploti_server.adapters import store_tables as tables
 from ploti_server.adapters.store_transaction import Transaction
 from ploti_server.adapters.store_values import DELIVERY, WEBHOOK
-from ploti_server.domain.deliveries import Delivery, queued
+from ploti_server.domain.deliveries import Backlog, Delivery, queued
 from ploti_server.domain.events import LoggedEvent
 from ploti_server.domain.webhooks import Webhook
 from ploti_server.pipeline.subscriptions import new_id
@@ -86,6 +86,17 @@ class SqlDeliveries:
 
     def is_any_due(self, now: datetime) -> bool:
         return self._in.row(_waiting_webhooks(now)) is not None
+
+    def backlog(self, now: datetime) -> Backlog:
+        c, hook = tables.deliveries.c, tables.webhooks.c
+        pending = select(func.count()).select_from(tables.deliveries).where(c.status == "pending")
+        hooks = select(func.count()).select_from(tables.webhooks)
+        return Backlog(
+            self._in.number(pending) or 0,
+            self._in.number(pending.where(c.due_at <= now)) or 0,
+            self._in.number(hooks.where(hook.off_at.is_(None), hook.failing_since.is_not(None))) or 0,
+            self._in.number(hooks.where(hook.off_at.is_not(None))) or 0,
+        )
 
     def claim(self, owner: str, now: datetime, until: datetime, limit: int, per_webhook: int) -> tuple[Delivery, ...]:
         c = tables.deliveries.c

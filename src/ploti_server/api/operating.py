@@ -37,9 +37,14 @@ def operating_routes(context: Context, metrics: Metrics) -> APIRouter:
         with context.ports.store.read() as records:
             held = len(records.versions.in_status(None, [VersionStatus.HELD]))
             leased = len(records.checks.leased())
+            backlog = records.deliveries.backlog(context.ports.clock.now())
         gauges = {
             "ploti_versions_held": ("Versions that wait for a person.", held),
             "ploti_checks_leased": ("Checks that a worker has taken.", leased),
+            "ploti_deliveries_waiting": ("Deliveries that wait to be sent or tried again.", backlog.waiting),
+            "ploti_deliveries_due": ("Deliveries that should have been sent by now.", backlog.due),
+            "ploti_webhooks_failing": ("Webhooks whose last delivery failed.", backlog.failing_webhooks),
+            "ploti_webhooks_off": ("Webhooks that were turned off.", backlog.webhooks_off),
         }
         return Response(metrics.text(gauges), headers=_NOT_STORED, media_type=TEXT_TYPE)
 

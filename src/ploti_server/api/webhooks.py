@@ -25,16 +25,24 @@ from ploti_server.pipeline.webhooks import (
     rotate_secret,
     test_webhook,
 )
+from ploti_server.ports import Ports
 
 PERMISSION: Final = "webhooks"
 _LISTING: Final = "webhooks"
+_ALL: Final = "/v1/webhooks"
+_ONE: Final = f"{_ALL}/{{webhook}}"
 
 
 def webhook_routes(context: Context) -> APIRouter:
     """Declare the routes; each needs the permission for webhooks."""
     routes = Routes(context, "Webhooks", PERMISSION)
-    ports = context.ports
+    _declare_create(routes, context.ports)
+    _declare_reads(routes, context.ports)
+    _declare_changes(routes, context.ports)
+    return routes.router
 
+
+def _declare_create(routes: Routes, ports: Ports) -> None:
     def create_hook(request: Request, content: Annotated[bytes, Depends(read_body)]) -> Response:
         """Create a webhook for a subscription's events; its secret is shown this once."""
         caller = caller_of(request)
@@ -44,6 +52,11 @@ def webhook_routes(context: Context) -> APIRouter:
         created: wire.NewWebhook = {**webhook_shape(made.webhook), "secret": made.text}
         return answer(created, 201)
 
+    made = answers(wire.NewWebhook, "not_found", "busy", "limit_reached", status=201)
+    routes.add("POST", _ALL, create_hook, made, status=201, body=body(wire.WebhookCreate))
+
+
+def _declare_reads(routes: Routes, ports: Ports) -> None:
     def list_hooks(request: Request, limit: Limit200 = 100, cursor: Cursor = None) -> Response:
         """List the workspace's webhooks, oldest first; none for a key without the `feeds` permission."""
         caller = caller_of(request)
@@ -67,6 +80,11 @@ def webhook_routes(context: Context) -> APIRouter:
             found = owned_webhook(records, workspace_id, webhook)
         return read_answer(request, webhook_shape(found))
 
+    routes.add("GET", _ALL, list_hooks, answers(wire.WebhookPage))
+    routes.add("GET", _ONE, get_hook, answers(wire.Webhook, "not_found"))
+
+
+def _declare_changes(routes: Routes, ports: Ports) -> None:
     def delete_hook(request: Request, webhook: str) -> Response:
         """Delete a webhook: nothing is sent to it any more."""
         delete_webhook(ports, workspace_of(caller_of(request), webhook), webhook)
@@ -88,15 +106,9 @@ def webhook_routes(context: Context) -> APIRouter:
         told: wire.WebhookSecret = {"id": webhook, "secret": made.text, "previousUntil": wire_time(until)}
         return answer(told)
 
-    everything, one = "/v1/webhooks", "/v1/webhooks/{webhook}"
-    made = answers(wire.NewWebhook, "not_found", "busy", "limit_reached", status=201)
-    routes.add("POST", everything, create_hook, made, status=201, body=body(wire.WebhookCreate))
-    routes.add("GET", everything, list_hooks, answers(wire.WebhookPage))
-    routes.add("GET", one, get_hook, answers(wire.Webhook, "not_found"))
-    routes.add("DELETE", one, delete_hook, answers(Deleted, "not_found"))
-    routes.add("POST", f"{one}/test", test_hook, answers(wire.WebhookTest, "not_found"), strict=True)
-    routes.add("POST", f"{one}/rotate", rotate, answers(wire.WebhookSecret, "not_found"))
-    return routes.router
+    routes.add("DELETE", _ONE, delete_hook, answers(Deleted, "not_found"))
+    routes.add("POST", f"{_ONE}/test", test_hook, answers(wire.WebhookTest, "not_found"), strict=True)
+    routes.add("POST", f"{_ONE}/rotate", rotate, answers(wire.WebhookSecret, "not_found"))
 
 
 def workspace_of(caller: Caller, webhook_id: str) -> str:

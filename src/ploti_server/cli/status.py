@@ -1,17 +1,16 @@
 """`ploti-server status`: every dataset's last and next check, what is held or failed and why (D13.2)."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, Common, show
-from ploti_server.domain.checks import Check, CheckKind, CheckStatus
+from ploti_server.domain.checks import STALE_AFTER, Check, CheckKind, CheckStatus
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.domain.wire import wire_time
 from ploti_server.pipeline.follow import last_sent
 from ploti_server.ports import Records
 
-STALE_AFTER: Final = timedelta(days=1)
 NEEDS_A_LOOK: Final = ("held", "failed", "stale", "released again")
 
 

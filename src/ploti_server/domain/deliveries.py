@@ -30,6 +30,16 @@ EndReason = Literal["too_large", "gone", "gave_up", "webhook_off"]
 
 
 @dataclass(frozen=True)
+class Backlog:
+    """Deliveries that wait to be sent, those of them that are due, and webhooks that are failing or turned off."""
+
+    waiting: int
+    due: int
+    failing_webhooks: int
+    webhooks_off: int
+
+
+@dataclass(frozen=True)
 class Answer:
     """What came back from a receiver: its status, or None with the problem. Its body is never kept (F063)."""
 

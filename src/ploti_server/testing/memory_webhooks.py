@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 
-from ploti_server.domain.deliveries import Delivery, ended_with_webhook
+from ploti_server.domain.deliveries import Backlog, Delivery, ended_with_webhook
 from ploti_server.domain.webhooks import Webhook
 from ploti_server.testing.memory_state import State, kept, known
 
@@ -62,6 +62,13 @@ class MemoryDeliveries:
 
     def is_any_due(self, now: datetime) -> bool:
         return any(self._is_due(d, now) for d in self._state.deliveries.values())
+
+    def backlog(self, now: datetime) -> Backlog:
+        pending = [d for d in self._state.deliveries.values() if d.status == "pending"]
+        due = [d for d in pending if d.due_at is not None and d.due_at <= now]
+        hooks = self._state.webhooks.values()
+        failing = [w for w in hooks if w.off_at is None and w.failing_since is not None]
+        return Backlog(len(pending), len(due), len(failing), len([w for w in hooks if w.off_at is not None]))
 
     def claim(self, owner: str, now: datetime, until: datetime, limit: int, per_webhook: int) -> tuple[Delivery, ...]:
         state = self._state.changing()
