@@ -239,3 +239,14 @@ class TestServe:
         code, _, err = run("serve", "--host", "0.0.0.0")
         assert (code, len(err.splitlines())) == (1, 1)
         assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["holds show DS", "holds told DS", "holds release DS", "holds discard DS", "judge show DS",
+     "judge show DS --version 1", "judge answer DS 1 same", "judge finish DS", "judge ask DS", "ids show DS rec_x",
+     "ids find DS", "ids replace DS", "versions list DS", "versions release-again DS 1"],
+)  # fmt: skip
+def test_a_dataset_that_is_not_in_the_catalog_is_told_by_every_command(run, command):
+    told = "ploti-server: there is no dataset ds_typo: see `ploti-server datasets list`\n"
+    assert run(*command.replace("DS", "ds_typo").split()) == (1, "", told)

@@ -117,7 +117,3 @@ def test_a_hold_is_rehearsed_and_followed_from_its_facts_to_what_subscribers_wer
     ]
     assert {one["subscription"] for one in told} == {run.subscription}
     assert len(run("holds", "told", "ds_x", "--limit", "1", "--json")[1]) == 1
-    assert run("holds", "told", "ds_y") == (
-        1,
-        "ploti-server: there is no dataset ds_y: see `ploti-server datasets list`\n",
-    )

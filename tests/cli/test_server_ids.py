@@ -71,8 +71,6 @@ def _ids(run, tmp_path, number):
     ("arguments", "code", "says"),
     [
         (("show", "ds_x", "rec_nobody"), 1, "no record of ds_x ever carried rec_nobody"),
-        (("show", "ds_y", "rec_nobody"), 1, "there is no dataset ds_y: see `ploti-server datasets list`"),
-        (("replace", "ds_y"), 1, "there is no dataset ds_y: see `ploti-server datasets list`"),
         (("replace", "ds_x", "--key", "k", "--map", "x.csv"), 2, "--key makes all ids anew"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ploti.contract.events import event_id
-from ploti_server.cli.home import ports_of
+from ploti_server.cli.home import ports_for, ports_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.wire import wire_schema_change, wire_time
@@ -41,7 +41,7 @@ def list_holds(*, common: Common = COMMON) -> int:
 @holds.command(name="show")
 def show_hold(dataset: str, *, common: Common = COMMON) -> int:
     """Show why a dataset's version is held: facts, limits, the columns that changed, sample rows."""
-    ports = ports_of(common)
+    ports = ports_for(common, dataset)
     version = _held(ports, dataset)
     shown = _row(version) | {
         "facts": {name: version.facts[name] for name in MEASURED if name in version.facts},
@@ -81,14 +81,14 @@ def show_told(
     common: Common = COMMON,
 ) -> int:
     """Show what every subscription was told about a dataset."""
-    show(common, told_about(ports_of(common), dataset, None, limit), "events")
+    show(common, told_about(ports_for(common, dataset), dataset, None, limit), "events")
     return 0
 
 
 @holds.command
 def release(dataset: str, *, note: Note = None, common: Common = COMMON) -> int:
     """Release a dataset's held version to its subscribers."""
-    version = release_held(ports_of(common), dataset, note)
+    version = release_held(ports_for(common, dataset), dataset, note)
     show(common, {"dataset": dataset, "version": version.number, "outcome": "released"})
     return 0
 
@@ -96,7 +96,7 @@ def release(dataset: str, *, note: Note = None, common: Common = COMMON) -> int:
 @holds.command
 def discard(dataset: str, *, note: Note = None, common: Common = COMMON) -> int:
     """Discard a dataset's held version; subscribers keep the one they have."""
-    version = discard_held(ports_of(common), dataset, note)
+    version = discard_held(ports_for(common, dataset), dataset, note)
     show(common, {"dataset": dataset, "version": version.number, "outcome": "discarded"})
     return 0
 
@@ -104,8 +104,6 @@ def discard(dataset: str, *, note: Note = None, common: Common = COMMON) -> int:
 def told_about(ports: Ports, dataset: str, since: datetime | None, limit: int = 20) -> list[dict[str, Any]]:
     """List the events about a dataset in all logs, in order of time."""
     with ports.store.read() as records:
-        if records.catalog.dataset(dataset) is None:
-            raise CommandRefused(f"there is no dataset {dataset}: see `ploti-server datasets list`")
         logs = [records.events.about(one.id, dataset, limit) for one in records.subscriptions.all()]
     events = [event for log in logs for event in log if since is None or event.timestamp >= since]
     return [

@@ -1,7 +1,7 @@
 """Opens a home folder's publisher for a command."""
 
 from ploti_server.app import build_ports, read_settings
-from ploti_server.cli.printing import Common
+from ploti_server.cli.printing import CommandRefused, Common
 from ploti_server.domain.settings import Settings
 from ploti_server.ports import Ports
 
@@ -14,3 +14,12 @@ def settings_of(common: Common) -> Settings:
 def ports_of(common: Common) -> Ports:
     """Open the home folder that a command names."""
     return build_ports(settings_of(common))
+
+
+def ports_for(common: Common, dataset: str) -> Ports:
+    """Open the home folder for a command about a dataset; raises `CommandRefused` where the catalog has none such."""
+    ports = ports_of(common)
+    with ports.store.read() as records:
+        if records.catalog.dataset(dataset) is None:
+            raise CommandRefused(f"there is no dataset {dataset}: see `ploti-server datasets list`")
+    return ports

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ploti_server.cli.acts import Later, work_acts
-from ploti_server.cli.home import ports_of
+from ploti_server.cli.home import ports_for
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, WrongUsage, say, show
 from ploti_server.domain.replacements import Replacement
 from ploti_server.pipeline.act import replace_ids
 from ploti_server.pipeline.revisit import Find, revisit
 from ploti_server.pipeline.trace import Entry, Traced, trace
-from ploti_server.ports import Ports
 
 ids = App(name="ids", help="Show what became of record ids, and replace them.")
 PREFIX = "rec_"
@@ -31,8 +30,7 @@ MapFile = Annotated[
 @ids.command(name="show")
 def show_id(dataset: str, record_id: str, *, common: Common = COMMON) -> int:
     """Show what became of a record id, and every version that touched it."""
-    ports = ports_of(common)
-    _require_dataset(ports, dataset)
+    ports = ports_for(common, dataset)
     traced = trace(ports, dataset, record_id)
     if traced is None:
         raise CommandRefused(f"no record of {dataset} ever carried {record_id}")
@@ -59,8 +57,7 @@ def replace(
     """Replace all record ids of a dataset, or those that a map names; subscribers reload and get an id map."""
     if key and map_file:
         raise WrongUsage("--key makes all ids anew, --map names some: give one of them")
-    ports = ports_of(common)
-    _require_dataset(ports, dataset)
+    ports = ports_for(common, dataset)
     named = None if map_file is None else read_map(map_file)
     queued = replace_ids(ports, dataset, Replacement(named, tuple(key or ())), note)
     return work_acts(ports, queued, common, later=later)
@@ -81,8 +78,7 @@ def find(
 
     Such a record takes its first id back; subscribers reload and get an id map.
     """
-    ports = ports_of(common)
-    _require_dataset(ports, dataset)
+    ports = ports_for(common, dataset)
     finds = revisit(ports, dataset)
     found = [_find(one) for one in finds]
     if not finds or dry_run:
@@ -123,12 +119,6 @@ def read_map(file: Path) -> dict[str, str | None]:
             raise CommandRefused(f"{file}, line {number}: {cells[0]} is named twice")
         named[cells[0]] = cells[1] or None
     return named
-
-
-def _require_dataset(ports: Ports, dataset: str) -> None:
-    with ports.store.read() as records:
-        if records.catalog.dataset(dataset) is None:
-            raise CommandRefused(f"there is no dataset {dataset}: see `ploti-server datasets list`")
 
 
 def _shown(dataset: str, traced: Traced) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from ploti_server import worker
 from ploti_server.cli.checks import tell_check
-from ploti_server.cli.home import ports_of
+from ploti_server.cli.home import ports_for, ports_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, as_text, say, show
 from ploti_server.domain.asks import Ask, AskedPair
 from ploti_server.domain.versions import VersionStatus
@@ -43,7 +43,7 @@ def show_pairs(
     common: Common = COMMON,
 ) -> int:
     """Show the pairs that wait for an answer, both records side by side, with what differs marked."""
-    ports = ports_of(common)
+    ports = ports_for(common, dataset)
     if version is not None:
         show(common, _judged(ports, dataset, version), "judgements")
         return 0
@@ -79,7 +79,7 @@ def answer_pair(
     common: Common = COMMON,
 ) -> int:
     """Say whether the records of some pairs are the same; with the last answer a waiting version is built."""
-    ports = ports_of(common)
+    ports = ports_for(common, dataset)
     given = answer(ports, dataset, None if pair == REST else pair, says == "same", note)
     left = len(given.ask.open_pairs)
     if not given.is_held and not left:
@@ -94,14 +94,14 @@ def answer_pair(
 @judge.command(name="ask")
 def ask_again(dataset: str, *, common: Common = COMMON) -> int:
     """Ask a waiting version's agent again at once, as when its endpoint is mended."""
-    ports = ports_of(common)
+    ports = ports_for(common, dataset)
     return _go_on(ports, ask_now(ports, dataset).id, common)
 
 
 @judge.command(name="finish")
 def finish_judging(dataset: str, *, common: Common = COMMON) -> int:
     """Build on with the answers given so far; pairs without one are not matched. A held version is built again."""
-    ports = ports_of(common)
+    ports = ports_for(common, dataset)
     return _go_on(ports, finish(ports, dataset).id, common)
 
 

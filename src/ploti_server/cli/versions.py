@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ploti_server.cli.acts import Later, work_acts
-from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, CommandRefused, Common, show
+from ploti_server.cli.home import ports_for
+from ploti_server.cli.printing import COMMON, Common, show
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.wire import wire_time
 from ploti_server.pipeline.act import release_again
@@ -17,9 +17,7 @@ versions = App(name="versions", help="List a dataset's versions, release one aga
 @versions.command(name="list")
 def list_versions(dataset: str, *, common: Common = COMMON) -> int:
     """List every version of a dataset, with its status."""
-    with ports_of(common).store.read() as records:
-        if records.catalog.dataset(dataset) is None:
-            raise CommandRefused(f"there is no dataset {dataset}: see `ploti-server datasets list`")
+    with ports_for(common, dataset).store.read() as records:
         found = records.versions.in_status(dataset, list(VersionStatus))
     show(common, [_row(version) for version in found], "versions")
     return 0
@@ -38,7 +36,7 @@ def again(
 
     It answers `410` from now on, and the version before it is current until the next one is sent.
     """
-    ports = ports_of(common)
+    ports = ports_for(common, dataset)
     return work_acts(ports, release_again(ports, dataset, version, note), common, later=later)
 
 
