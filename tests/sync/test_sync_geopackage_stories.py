@@ -52,17 +52,23 @@ def value_of(value, type_):
             return value
 
 
+ABOUT_ROWS = (
+    "first_load", "changes", "new_column", "major_paused", "hostile_names", "extreme_values", "constants_of_every_type",
+)  # fmt: skip
+"""Stories in which targets differ; every story is told to every target by `make goals`."""
+
+
 @pytest.fixture
 def kit(tmp_path):
     return GeoPackageKit(tmp_path)
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", ABOUT_ROWS)
 def test_a_story_synced_at_each_turn_ends_at_its_tables(name, kit):
     check_story(STORIES[name], kit)
 
 
-AT_THE_END = ("new_column", "leaves_and_returns")
+AT_THE_END = ("new_column",)
 
 
 @pytest.mark.parametrize("name", AT_THE_END)
@@ -70,7 +76,7 @@ def test_a_story_synced_at_its_end_only_ends_at_the_loaded_versions(name, kit):
     check_story(STORIES[name], kit, each_time=False)
 
 
-OWN_STEPS = ("opened", "staged", "rows_written", "before_commit", "after_commit", "cursor_stored")
+OWN_STEPS = ("before_commit", "after_commit")  # each one, on first, second and last hit: `make goals`
 
 
 def test_a_sync_killed_at_any_step_goes_on_where_it_was(tmp_path):

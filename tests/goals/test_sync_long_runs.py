@@ -1,13 +1,20 @@
-"""Long proof for `make goals`: sync killed on each step's first, second and last hit, into each kind of file (G2)."""
+"""Long proofs for `make goals`: every story into each kind of file, and syncs killed on first, second and last hit."""
 
 import pytest
 from tests.sync.test_sync_duckdb_stories import DuckKit
 from tests.sync.test_sync_geopackage_stories import GeoPackageKit
 from tests.sync.test_sync_parquet_stories import ParquetKit
 
-from ploti.testing.targets import STORIES, check_killed, steps_of
+from ploti.testing.targets import STORIES, check_killed, check_story, steps_of
 
 pytestmark = pytest.mark.goals
+
+
+@pytest.mark.parametrize("each_time", [True, False], ids=["each-turn", "at-its-end"])
+@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("kit", [GeoPackageKit, ParquetKit], ids=["geopackage", "parquet"])
+def test_a_story_ends_at_its_tables(kit, name, each_time, tmp_path):
+    check_story(STORIES[name], kit(tmp_path), each_time=each_time)
 
 
 @pytest.mark.parametrize("name", ["new_column", "leaves_while_away", "ids_replaced", "expired_cursor"])
