@@ -21,8 +21,8 @@ _TEXT: Final[dict[ColumnType, str]] = {
     "integer": "CAST({0} AS TEXT)",
     "number": "ploti_bits({0})",
     "boolean": "CASE WHEN {0} THEN '1' WHEN NOT {0} THEN '0' END",
-    "date": "CAST(unixepoch({0}) / 86400 AS TEXT)",
-    "timestamp": f"CAST(unixepoch(substr({{0}}, 1, 19)) * 1000000 + {_MICROSECONDS} AS TEXT)",
+    "date": "CAST(CAST(strftime('%s', {0}) AS INTEGER) / 86400 AS TEXT)",
+    "timestamp": f"CAST(CAST(strftime('%s', substr({{0}}, 1, 19)) AS INTEGER) * 1000000 + {_MICROSECONDS} AS TEXT)",
     "geometry": "ploti_hex({0})",
 }
 

@@ -44,6 +44,7 @@ from ploti.sync.targets._geopackage_file import GeoPackageFile
 from ploti.sync.targets._geopackage_shape import KEY, Shape, Stored, columns_of, kind_of_shapes, shape_of
 from ploti.sync.targets._parts import quoted, reading
 
+_OLDEST_SQLITE: Final = (3, 35)
 _STAGING: Final = "_ploti_staging"
 _FILLING: Final = "_ploti_filling"
 _BOOKS: Final = Books(
@@ -63,6 +64,8 @@ def open_target(url: str, reach: Reach, say: Say) -> Target:
     parts = urlsplit(url)
     if parts.netloc or parts.query or len(parts.path) < 2:
         raise TargetUnusable(f"{url!r} names no file. Write sqlite:///records.gpkg, or sqlite:////data/records.gpkg")
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        raise TargetUnusable(f"Python has SQLite {sqlite3.sqlite_version} here, which is too old: use 3.35 or newer.")
     return GeoPackageTarget(GeoPackageFile(Path(unquote(parts.path[1:])), say), reach)
 
 
