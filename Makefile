@@ -11,7 +11,8 @@ BIN := .venv/bin
 demo: .venv/.installed
 	$(BIN)/ploti-server demo
 
-test: lint types postgis
+test:
+	$(MAKE) --no-print-directory -j3 lint types postgis
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/.installed
