@@ -33,8 +33,8 @@ def read_answer(request: Request, body: Any, etag: str | None = None) -> Respons
 
 
 def read_bytes(request: Request, content: bytes, etag: str) -> Response:
-    """Answer a read with ready JSON."""
-    headers = {"ETag": etag, "Cache-Control": _REVALIDATE, "Vary": "Authorization"}
+    """Answer a read with ready JSON; a `304` varies as the whole answer does, so that a cache keeps both apart."""
+    headers = {"ETag": etag, "Cache-Control": _REVALIDATE, "Vary": "Authorization, Accept-Encoding"}
     if _has(request, etag):
         return Response(status_code=304, headers=headers)
     return Response(content, 200, headers, JSON_TYPE)
@@ -54,7 +54,6 @@ def compressed(response: Response, request: Request) -> Response:
     is_json, is_exact = headers.get("content-type") == JSON_TYPE, headers.get("etag", "").startswith('"')
     if not is_json or is_exact or len(response.body) < _COMPRESSED_FROM:
         return response
-    headers.add_vary_header("Accept-Encoding")
     if _takes_gzip(request.headers.get("accept-encoding", "")):
         response.body = gzip.compress(response.body, _LEVEL, mtime=0)
         headers["Content-Encoding"] = "gzip"
