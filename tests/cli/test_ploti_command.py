@@ -3,6 +3,7 @@
 import csv
 import fcntl
 import io
+import itertools
 import json
 import os
 import pty
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ploti.cli import app, run
 from ploti.cli.show import byte_size, cell, local_time, printable
@@ -395,6 +397,26 @@ def test_times_are_in_the_users_zone(fake):
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "2026-10-18 11:57\n"
     assert local_time(None) is None
+
+
+def commands(app, *path):
+    """Name a command and all below it."""
+    yield path
+    for name in app:
+        if not name.startswith("-"):
+            yield from commands(app[name], *path, name)
+
+
+def test_no_help_shows_what_only_programs_would_write_or_breaks_its_lines_twice():
+    for path in commands(app):
+        out = io.StringIO()
+        app.help_print(path, console=Console(file=out, width=80))
+        told = out.getvalue()
+        assert not re.search(r"default: \(\)| --no-", told), path
+        said = [line.rstrip() for line in told.split("╭")[0].splitlines()]
+        for line, below in itertools.pairwise(said):
+            early = line and below and not line.endswith(".") and len(line) + len(below.split()[0]) < 80
+            assert not early, (path, line)
 
 
 def test_help_costs_at_most_300_ms_of_cpu():

@@ -36,9 +36,9 @@ def list_attachments(dataset: str, /, *, version: int | None = None, json: AsJso
 def download(dataset: str, /, *files: str, to: Path, version: int | None = None, json: AsJson = False) -> int:
     """Download attachments into a folder: all of a version, or those named.
 
-    Files get safe names of their own; attachments.json beside them tells which is which. What is there already is not
-    downloaded again, and files that are not attachments of this dataset are never touched. Exit code 1 where one could
-    not be had.
+    Files get safe names of their own; attachments.json tells which is which.
+    What is there already is not downloaded again. Files of yours stay untouched.
+    Exit code 1 where one could not be had.
 
     Parameters
     ----------

@@ -5,8 +5,10 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
+
+from cyclopts import Parameter
 
 import ploti
 from ploti._signing import new_secret, signed
@@ -25,7 +27,7 @@ def listen(
     cursor: str | None = None,
     events: Names = None,
     secret: str | None = None,
-    once: bool = False,
+    once: Annotated[bool, Parameter(negative="")] = False,
     json: AsJson = False,
 ) -> int:
     """Post a subscription's events to an address of yours as they happen, signed as a webhook's deliveries are.

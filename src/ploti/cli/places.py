@@ -1,8 +1,9 @@
 """`ploti places` and `ploti topics`."""
 
 from operator import itemgetter
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from ploti.cli.connect import connect
 from ploti.cli.lists import TABLE, Output, show_list
@@ -15,7 +16,11 @@ topics = App(name="topics", help="Topics that datasets are filed under.")
 @places.default
 @places.command(name="list")
 def list_places(
-    *, state: str | None = None, kind: PlaceKind | None = None, deliverable: bool = False, out: Output = TABLE
+    *,
+    state: str | None = None,
+    kind: PlaceKind | None = None,
+    deliverable: Annotated[bool, Parameter(negative="")] = False,
+    out: Output = TABLE,
 ) -> None:
     """List the places in your coverage with the number of datasets in each.
 

@@ -36,7 +36,11 @@ To = Annotated[
 ]
 RewriteIds = Annotated[
     tuple[str, ...],
-    Parameter(negative="", help="A column of a table of yours that holds ids of records, like orders.permit_id"),
+    Parameter(
+        negative="",
+        show_default=False,
+        help="A column of a table of yours that holds ids of records, like orders.permit_id",
+    ),
 ]
 Schema = Annotated[str | None, Parameter(name="--schema", help="The schema in a PostgreSQL database")]
 
@@ -47,7 +51,7 @@ def sync_subscription(
     *,
     to: To,
     schema: Schema = None,
-    dataset: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    dataset: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     history: Annotated[bool, Parameter(negative="")] = False,
     rewrite_ids: RewriteIds = (),
     on_major: Literal["pause", "apply"] = "pause",
@@ -167,8 +171,8 @@ def verify(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
 def repair(*datasets: str, to: To, schema: Schema = None, json: AsJson = False) -> int:
     """Put tables right where they differ from their loaded versions; the exit code is 1 where one still differs.
 
-    Only the parts of a table that differ are read and written. Where nothing differs nothing is touched. A table that
-    is gone, or lost a column, is loaded again.
+    Only the parts of a table that differ are read and written; equal ones stay.
+    A table that is gone, or lost a column, is loaded again.
 
     Parameters
     ----------
