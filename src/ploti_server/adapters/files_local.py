@@ -19,7 +19,7 @@ from ploti_server.ports import FileStat
 
 _INCOMING = ".incoming"
 _BLOCK = 1 << 18
-_ATTEMPTS = 5
+_ATTEMPTS = 100
 
 
 class Disk:
@@ -185,9 +185,9 @@ class LocalFiles:
         for new in reversed(missing):
             try:
                 self._disk.make_folder(new)
+                self._or_undo(lambda new=new: self._disk.sync_folder(new.parent), new.rmdir)  # type: ignore[misc]
             except (FileExistsError, FileNotFoundError):
                 continue  # others work in the same folders; the link tells whether it is there
-            self._or_undo(lambda new=new: self._disk.sync_folder(new.parent), new.rmdir)  # type: ignore[misc]
 
     def _or_undo(self, do: Callable[[], None], undo: Callable[[], None]) -> None:
         try:
