@@ -329,7 +329,7 @@ def test_what_moves_no_rows_is_told(one, line):
 
 DELAYED = event(11, "delayed", reason="data_check")
 STALE = event(12, "stale", reason="check_overdue", lastCheckedAt=None)
-REPLACED = "version 42 replaced record ids, its id map names them"
+REPLACED = "version 42 replaced record ids; see its map, or `datasets record` for one"
 HELD_BACK, OVERDUE = "the next version is held for review (schema_review)", "the source is overdue, last read never"
 
 

@@ -308,5 +308,5 @@ def notices(events: Iterable[Event]) -> tuple[str, ...]:
         else:
             told = ()
         if event["type"] == RESYNC_REQUIRED and data["reason"] == "record_ids_changed":
-            replaced += (f"version {data['version']} replaced record ids, its id map names them",)
+            replaced += (f"version {data['version']} replaced record ids; see its map, or `datasets record` for one",)
     return tuple(dict.fromkeys((*replaced, *told)))
