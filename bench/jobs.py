@@ -176,7 +176,17 @@ JOBS: dict[str, Callable[..., None]] = {
 }  # fmt: skip
 
 
+class _WithoutPandas:
+    """Hides pandas, which neither `ploti[server]` nor `ploti[sync]` installs and which pyarrow imports where it is."""
+
+    def find_spec(self, name, *_):
+        """Say that pandas is not there."""
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 if __name__ == "__main__":
+    sys.meta_path.insert(0, _WithoutPandas())
     name, *arguments = sys.argv[1:]
     if name == "check-build":
         *paths, count = arguments
