@@ -66,7 +66,7 @@ class CounterLog:
         events = [NewEvent("feed.dataset.added", "ds_x", {"datasetId": "ds_x"})] * chance.randint(1, 3)
         with self._store.write() as records:
             records.events.append("sub_bench", events, datetime.now(UTC))
-            time.sleep(chance.random() * LONGEST_SECONDS)
+            time.sleep(chance.random() * LONGEST_SECONDS)  # transactions overlap and end in another order
             if chance.random() < GIVEN_UP:
                 raise GivenUp
 
@@ -92,7 +92,7 @@ class SequenceLog:
         with self._connection().transaction():
             for _ in range(chance.randint(1, 3)):
                 self._connection().execute("INSERT INTO sequenced (body) VALUES ('x')")
-            time.sleep(chance.random() * LONGEST_SECONDS)
+            time.sleep(chance.random() * LONGEST_SECONDS)  # transactions overlap and end in another order
             if chance.random() < GIVEN_UP:
                 raise GivenUp
 

@@ -154,7 +154,7 @@ def release(home: str, seconds: str) -> None:
         if time.monotonic() >= until:
             break
         release_held(ports, dataset_id)
-        time.sleep(RELEASE_EVERY)
+        time.sleep(RELEASE_EVERY)  # the load has a release every so often, not as many as can be
 
 
 if __name__ == "__main__":

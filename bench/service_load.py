@@ -99,7 +99,7 @@ def load(home: Path, port: int, rate: float, seconds: float) -> list[Seen]:
         connection, reader = Connection(port), Reader(access, random.Random(number))
         for turn in range(number, int(rate * (WARM_UP + seconds)), CONNECTIONS):
             due = started + turn / rate
-            time.sleep(max(due - time.perf_counter(), 0))
+            time.sleep(max(due - time.perf_counter(), 0))  # reads come at a rate, whatever answers take
             kind, path, key, subscription = reader.next()
             status, body = connection.get(path, key)
             if turn >= rate * WARM_UP:

@@ -212,7 +212,7 @@ class Copier(Protocol):
 class CopiesNothing:
     """`Copier` of a process that copies no files."""
 
-    def copy(self, address: str, target: Path, validator: str | None) -> str | None:  # noqa: ARG002
+    def copy(self, address: str, target: Path, validator: str | None) -> str | None:  # noqa: ARG002  # the port's
         """Refuse."""
         raise CopyFailed("this process copies no files")
 

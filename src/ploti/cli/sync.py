@@ -61,8 +61,7 @@ def sync_subscription(
 ) -> int:
     """Bring a database up to date with a subscription: one table per dataset.
 
-    Run it as often as you like; it goes on where it was. The exit code is 1 where a dataset could not be brought up to
-    date.
+    Run it as often as you like; it goes on where it was. The exit code is 1 where a dataset is not up to date.
 
     Parameters
     ----------
@@ -85,27 +84,16 @@ def sync_subscription(
     from ploti.sync.attachments import follow_attachments
     from ploti.sync.loop import sync
 
-    followed = subscription or os.environ.get("PLOTI_SUBSCRIPTION")
-    if followed is None or not followed.startswith("sub_"):
-        raise ploti.FixRequest(
-            "Name a subscription, like sub_8f3k2m, or one of status, verify, repair, resync.", code="invalid_input"
-        )
+    followed = _named(subscription)
     with ploti.Client() as client, watching(json) as progress:
         target = _target(to, schema, progress.line, history=history)
-
         files: list[AttachmentsReport] = []
 
         def run() -> "SyncReport":
             report = sync(
-                client,
-                followed,
-                target,
-                on_major=on_major,
-                datasets=dataset,
-                rewrite_ids=rewrite_ids,
-                workers=_WORKERS,
-                progress=progress,
-            )
+                client, followed, target, on_major=on_major, datasets=dataset, rewrite_ids=rewrite_ids,
+                workers=_WORKERS, progress=progress,
+            )  # fmt: skip
             if attachments is not None:
                 files[:] = follow_attachments(client, target.state().datasets.values(), attachments, progress)
             for each in files if follow else ():
@@ -118,6 +106,16 @@ def sync_subscription(
     told = {} if attachments is None else {"attachments": [attachments_wire(each) for each in files]}
     present(_report_wire(report) | told, json, _show_report)
     return BEHIND if report.behind or any(each.problem for each in files) else 0
+
+
+def _named(subscription: str | None) -> str:
+    """Give the subscription to follow; raises FixRequest where none is named."""
+    followed = subscription or os.environ.get("PLOTI_SUBSCRIPTION")
+    if followed is None or not followed.startswith("sub_"):
+        raise ploti.FixRequest(
+            "Name a subscription, like sub_8f3k2m, or one of status, verify, repair, resync.", code="invalid_input"
+        )
+    return followed
 
 
 def _follow(

@@ -50,7 +50,7 @@ def _run(consumer: Consumer, url: str, api_key: str) -> None:
         try:
             consumer.run(url, api_key, SUBSCRIPTION)
             return
-        except Exception:
+        except Exception:  # of any kind: it is the consumer's own; the last one is raised
             if not left:
                 raise
 

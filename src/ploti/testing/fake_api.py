@@ -142,7 +142,7 @@ class FakeApi:
                 answer = self._routes.answer(request)
             if time.monotonic() - started >= answer.wait_seconds:
                 return answer
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)  # another thread may publish meanwhile; the lock is free
 
     # what there is
 

@@ -11,15 +11,15 @@ from ploti_server.ports import Judgement, MatchingAgent, Pair
 class NobodyJudges:
     """`MatchingAgent` that judges no pair, so that records match by key and content alone."""
 
-    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002
+    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002  # the port's
         """Tell that nobody judges."""
         return False
 
     def judge(
         self,
-        dataset: Dataset,  # noqa: ARG002
-        pairs: Sequence[Pair],  # noqa: ARG002
-        evidence: Evidence,  # noqa: ARG002
+        dataset: Dataset,  # noqa: ARG002  # the port's
+        pairs: Sequence[Pair],  # noqa: ARG002  # the port's
+        evidence: Evidence,  # noqa: ARG002  # the port's
     ) -> tuple[Judgement, ...] | None:
         """Answer at once, about nothing."""
         return ()
@@ -28,15 +28,15 @@ class NobodyJudges:
 class StaffJudge:
     """`MatchingAgent` whose answers people give, by `ploti-server judge`."""
 
-    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002
+    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002  # the port's
         """Tell that pairs are judged."""
         return True
 
     def judge(
         self,
-        dataset: Dataset,  # noqa: ARG002
-        pairs: Sequence[Pair],  # noqa: ARG002
-        evidence: Evidence,  # noqa: ARG002
+        dataset: Dataset,  # noqa: ARG002  # the port's
+        pairs: Sequence[Pair],  # noqa: ARG002  # the port's
+        evidence: Evidence,  # noqa: ARG002  # the port's
     ) -> tuple[Judgement, ...] | None:
         """Let the build wait for a person."""
         return None

@@ -52,7 +52,7 @@ class ChatJudge:
     def __init__(self, chat: Chat, *, pause: Callable[[float], object] = time.sleep) -> None:
         self._chat, self._pause = chat, pause
 
-    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002
+    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002  # the port's
         """Tell that every dataset's pairs are judged."""
         return True
 

@@ -63,7 +63,7 @@ class Connector:
 
 def begin_answer(connection: socket.socket, ends: float, method: str) -> http.client.HTTPResponse:
     """Read the head of an answer."""
-    response = http.client.HTTPResponse(_Source(connection, ends), method=method)  # type: ignore[arg-type]
+    response = http.client.HTTPResponse(_Source(connection, ends), method=method)  # type: ignore[arg-type]  # needs makefile
     try:
         response.begin()
     except BaseException:
@@ -143,7 +143,7 @@ class _Source(io.RawIOBase):
     def __init__(self, connection: socket.socket, ends: float) -> None:
         self._connection, self._ends = connection, ends
 
-    def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002
+    def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002  # always "rb"
         """Give itself as a buffered file."""
         return io.BufferedReader(self)
 

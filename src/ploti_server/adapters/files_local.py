@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EXDEV
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from stat import S_ISREG
@@ -185,7 +186,7 @@ class LocalFiles:
         for new in reversed(missing):
             try:
                 self._disk.make_folder(new)
-                self._or_undo(lambda new=new: self._disk.sync_folder(new.parent), new.rmdir)  # type: ignore[misc]
+                self._or_undo(partial(self._disk.sync_folder, new.parent), new.rmdir)
             except (FileExistsError, FileNotFoundError):
                 continue  # others work in the same folders; the link tells whether it is there
 

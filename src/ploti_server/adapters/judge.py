@@ -53,11 +53,11 @@ WORDS: Final = {
 class BuiltInJudge:
     """`MatchingAgent` that judges by weighed agreement."""
 
-    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002
+    def judges(self, dataset: Dataset) -> bool:  # noqa: ARG002  # the port's
         """Tell that every dataset's pairs are judged."""
         return True
 
-    def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:  # noqa: ARG002
+    def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence) -> tuple[Judgement, ...] | None:  # noqa: ARG002  # the port's
         """Judge every pair at once; where no column is compared, none."""
         if not pairs or not evidence.columns:
             return ()

@@ -222,12 +222,17 @@ def _begin_sqlite(connection: Connection) -> None:
     if connection.info.get(_READS):
         return
     writes = connection.get_execution_options().get(_WRITES, False)
-    connection.connection.driver_connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()  # type: ignore[union-attr]
+    _tell_driver(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _reader(engine: Engine) -> Connection:
     """Open a connection that only reads; its transactions are begun by whoever reads."""
     connection = engine.connect()
     connection.info[_READS] = True
-    connection.connection.driver_connection.execute("PRAGMA query_only = 1").close()  # type: ignore[union-attr]
+    _tell_driver(connection, "PRAGMA query_only = 1")
     return connection
+
+
+def _tell_driver(connection: Connection, statement: str) -> None:
+    driver: Any = connection.connection.driver_connection
+    driver.execute(statement).close()

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 _DRIVEN: Mapping[str, Dialect] = {
-    "postgresql": PGDialect_psycopg(paramstyle="pyformat"),  # type: ignore[no-untyped-call]
+    "postgresql": PGDialect_psycopg(paramstyle="pyformat"),  # type: ignore[no-untyped-call]  # untyped there
     "sqlite": sqlite.dialect(paramstyle="named"),
 }
 """How each database's driver takes named parameters."""

@@ -37,7 +37,7 @@ class Direct:
             response = await serve(Request(scope, receive, send))
         except (Refused, RequestValidationError) as error:
             response = answer_to(error)
-        except Exception as error:
+        except Exception as error:  # answered, then raised for the log as the framework does
             await answer_to(error)(scope, receive, send)
             raise
         await response(scope, receive, send)

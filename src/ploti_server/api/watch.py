@@ -50,7 +50,7 @@ class Watch:
             looked = tuple(self._waiting)
             try:
                 self._wake(await run_in_threadpool(self._newest, looked), looked)
-            except Exception:
+            except Exception:  # whatever the store's trouble, looking goes on
                 LOG.exception("the logs that are waited for cannot be read")
                 self._wake({}, looked)
 
