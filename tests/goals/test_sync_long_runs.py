@@ -1,9 +1,8 @@
 """Long proofs for `make goals`: every story into each kind of file, and syncs killed on first, second and last hit."""
 
 import pytest
+from tests.sync.kits import GeoPackageKit, ParquetKit
 from tests.sync.test_sync_duckdb_stories import DuckKit
-from tests.sync.test_sync_geopackage_stories import GeoPackageKit
-from tests.sync.test_sync_parquet_stories import ParquetKit
 
 from ploti.testing.targets import STORIES, check_killed, check_story, steps_of
 

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 import shapely
 from tests.sync.deliveries import COLUMNS, D, Files, held, rows_of
-from tests.sync.test_sync_parquet_stories import ParquetKit
+from tests.sync.kits import ParquetKit
 
 from ploti import Client
 from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID

@@ -6,8 +6,8 @@ from contextlib import closing, contextmanager
 import duckdb
 import psycopg
 import pytest
+from tests.sync.kits import GeoPackageKit
 from tests.sync.test_sync_duckdb_stories import DuckKit
-from tests.sync.test_sync_geopackage_stories import GeoPackageKit
 from tests.sync.test_sync_postgresql_stories import PostgresKit
 
 from ploti import Client
