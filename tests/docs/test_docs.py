@@ -47,7 +47,7 @@ def test_every_error_code_and_event_type_stands_in_the_docs(word):
     assert word in ALL
 
 
-@pytest.mark.parametrize("page", [*PAGES, *sorted((REPO / "docs").glob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *sorted((REPO / "docs").rglob("*.md"))], ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target

@@ -1,20 +1,92 @@
-"""Every promise in `docs/promises.md` names a test that exists, and no test is named for nothing."""
+"""Every sentence of the contract has a row in `docs/promises/`, and every row what holds it: a test of its own."""
 
+import ast
 import re
+from collections import Counter
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from tests.docs.contract_sentences import sentences
 
 REPO = Path(__file__).parents[2]
-NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (REPO / "docs" / "promises.md").read_text("utf-8"))
+PAGES = {"subscriptions": "000", "versions": "001", "events": "003", "schemas": "004"}
+COMPLETE = ()  # the pages whose rows are numbered by sentence
+TEST = re.compile(r"`(?P<file>tests/[\w/]+\.py)::(?P<name>\w+)(?:\[(?P<case>[^\]`]+)\])?`")
+WITHOUT_TEST = re.compile(r"(?:no promise|superseded): \S.*")
+AS = re.compile(rf"as (?:(?P<page>{'|'.join(PAGES)}) )?(?P<place>\S.* \d+)")
 
 
-@pytest.mark.parametrize(("file", "name"), NAMED, ids=[name for _, name in NAMED])
-def test_promise_names_a_test_that_is_there(file, name):
-    assert re.search(rf"^    def {name}\(|^def {name}\(", (REPO / file).read_text("utf-8"), re.MULTILINE)
+class Row(NamedTuple):
+    """One row of a page of promises."""
+
+    page: str
+    place: str
+    promise: str
+    held_by: str
 
 
-def test_every_row_has_one_test_and_none_is_named_twice():
-    rows = [line for line in (REPO / "docs" / "promises.md").read_text("utf-8").splitlines() if line.startswith("| ")]
-    promises = [row for row in rows if not row.startswith(("| Place", "| -"))]
-    assert len(promises) == len(NAMED) == len(set(NAMED)) > 40
+def _rows(page):
+    lines = (REPO / "docs" / "promises" / f"{page}.md").read_text("utf-8").splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    return [Row(page, *row) for row in cells if row[0] not in ("Place", "-")]
+
+
+ROWS = {page: _rows(page) for page in PAGES}
+COUNTED = [row for page in COMPLETE for row in ROWS[page]]
+HELD = [(row, TEST.fullmatch(row.held_by)) for page in PAGES for row in ROWS[page] if row.held_by.startswith("`")]
+
+
+@cache
+def _places(page):
+    (file,) = (REPO.parent / "shared" / "contract").glob(f"{PAGES[page]}_*.txt")
+    return {f"{found.section} {found.number}": found.text for found in sentences(file.read_text("utf-8"))}
+
+
+@cache
+def _written(file):
+    """Give how often each function is defined in a file of tests, and every text that stands in it."""
+    nodes = list(ast.walk(ast.parse((REPO / file).read_text("utf-8"))))
+    names = Counter(node.name for node in nodes if isinstance(node, ast.FunctionDef))
+    return names, {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+@pytest.mark.parametrize("page", COMPLETE)
+def test_every_sentence_has_one_row_and_every_row_its_sentence(page):
+    places = [row.place for row in ROWS[page]]
+    assert {place: text for place, text in _places(page).items() if place not in places} == {}
+    assert [place for place in places if place not in _places(page)] == []
+    assert len(places) == len(set(places))
+
+
+@pytest.mark.parametrize("page", COMPLETE)
+def test_every_row_is_held_by_a_test_or_says_why_by_none(page):
+    held = [row for row in ROWS[page] if not any(form.fullmatch(row.held_by) for form in (TEST, WITHOUT_TEST, AS))]
+    assert held == []
+    assert [row for row in ROWS[page] if row.held_by.startswith("superseded") and page != "schemas"] == []
+
+
+def test_what_says_the_same_as_another_sentence_points_to_one_that_is_held():
+    held = {(row.page, row.place): row.held_by for row in COUNTED}
+    for row in COUNTED:
+        if said := AS.fullmatch(row.held_by):
+            page = said["page"] or row.page
+            assert said["place"] in _places(page), row
+            assert page not in COMPLETE or held[page, said["place"]].startswith("`"), row
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_named_is_there(page):
+    for row, named in HELD:
+        if row.page == page:
+            names, texts = _written(named["file"])
+            assert names[named["name"]] == 1, row
+            assert named["case"] is None or named["case"] in texts, row
+
+
+def test_no_two_promises_share_a_test():
+    named = Counter(row.held_by for row, _ in HELD)
+    assert [test for test, times in named.items() if times > 1] == []
+    whole = {f"{test['file']}::{test['name']}" for _, test in HELD if test["case"] is None}
+    assert [row for row, test in HELD if test["case"] and f"{test['file']}::{test['name']}" in whole] == []
