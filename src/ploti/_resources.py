@@ -27,6 +27,7 @@ from ploti.contract.resources import (
     PlaceList,
     Provenance,
     RecordTrace,
+    RecordTraces,
     Schema,
     SchemaList,
     SignedFile,
@@ -269,6 +270,11 @@ class Datasets:
         Raises NotFound where no record ever carried it, NotDelivered where no subscription delivers the dataset.
         """
         return cast(RecordTrace, self._http.get(f"{_dataset(dataset)}/records/{_segment(record_id, 'record')}"))
+
+    def records(self, dataset: str, record_ids: Sequence[str]) -> RecordTraces:
+        """Tell what became of record ids, at most 1,000; those that no record ever carried are `missing`."""
+        answer = self._http.post(f"{_dataset(dataset)}/records", {"records": [*record_ids]}, again=True)
+        return cast(RecordTraces, answer)
 
     def file(self, dataset: str, file: str) -> DatasetFile:
         """Find a stored file of the current version by its name: `source:<id>`, `original` or `document:<sha256>`.

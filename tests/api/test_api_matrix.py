@@ -28,6 +28,7 @@ MATRIX = {
     "GET /v1/feeds/datasets/{dataset}/versions/{version}": DATASET,
     "POST /v1/feeds/datasets/{dataset}/versions/{version}/links": DATASET,
     "GET /v1/feeds/datasets/{dataset}/records/{record}": (*[NOT_FOUND] * 3, NO, OUTSIDE),  # no record has this id
+    "POST /v1/feeds/datasets/{dataset}/records": DATASET,
     "GET /v1/feeds/datasets/{dataset}/schema": DATASET,
     "GET /v1/feeds/datasets/{dataset}/schemas": DATASET,
     "GET /v1/datasets/{dataset}/schema": DATASET,
@@ -58,6 +59,7 @@ BODIES = {
     "POST /v1/feeds/subscriptions": {"places": ["fl-county-orange"]},
     "PATCH /v1/feeds/subscriptions/{subscription}": {"name": "New", "revision": 1},
     "POST /v1/feeds/datasets/{dataset}/versions/{version}/links": {"files": ["schema.json"]},
+    "POST /v1/feeds/datasets/{dataset}/records": {"records": [f"rec_{'a' * 26}"]},
     "POST /v1/webhooks": {"url": "https://hooks.example.org/x", "subscriptionId": "{subscription}"},
 }
 

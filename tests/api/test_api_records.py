@@ -1,4 +1,4 @@
-"""`GET /v1/feeds/datasets/{dataset}/records/{record}`: what became of a record id (page 001, D4.3)."""
+"""What became of record ids, one or many (page 001, D4.3)."""
 
 from dataclasses import replace
 
@@ -48,6 +48,11 @@ def test_record_is_told_by_any_id_that_it_ever_had(subscribed):
         "rec_c": ["ds_orange", "rec_c", "removed", 1, 1, None, None],
         "rec_e": ["ds_orange", "rec_e", "current", 3, 3, None, "rec_e"],
     }
+    asked = ["rec_e", "rec_nobody", "rec_a", "rec_b", "rec_c", "rec_a"]
+    many = subscribed.post(PATH, {"records": asked}).json()
+    assert {each["recordId"]: list(each.values()) for each in many["records"]} == told
+    assert [each["recordId"] for each in many["records"]] == ["rec_e", "rec_a", "rec_b", "rec_c"]
+    assert many["missing"] == ["rec_nobody"]
 
 
 def test_ids_of_versions_that_were_never_sent_are_unknown_and_those_of_one_released_again_are_not(subscribed):
@@ -69,5 +74,15 @@ def test_ids_of_versions_that_were_never_sent_are_unknown_and_those_of_one_relea
     ],
 )
 def test_it_is_refused_as_a_version_is(subscribed, dataset, status, code):
-    answer = subscribed.get(f"/v1/feeds/datasets/{dataset}/records/rec_a")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    path = f"/v1/feeds/datasets/{dataset}/records"
+    for answer in (subscribed.get(f"{path}/rec_a"), subscribed.post(path, {"records": ["rec_a"]})):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    "body", [[], {}, {"records": []}, {"records": [""]}, {"records": [1]}, {"records": ["rec_a"] * 1_001},
+             {"records": ["rec_a"], "more": 1}, {"records": ["r" * 101]}],
+)  # fmt: skip
+def test_a_body_that_names_no_records_is_refused(subscribed, body):
+    answer = subscribed.post(PATH, body)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (400, "records")

@@ -17,6 +17,7 @@ CALLS = {
     ("GET", f"{DATASET}/versions/{{version}}"): lambda c: c.feeds.datasets.versions.get("d", 1),
     ("POST", f"{DATASET}/versions/{{version}}/links"): lambda c: c.feeds.datasets.versions.links("d", 1, files=["f"]),
     ("GET", f"{DATASET}/records/{{record}}"): lambda c: c.feeds.datasets.record("d", "r"),
+    ("POST", f"{DATASET}/records"): lambda c: c.feeds.datasets.records("d", ["r"]),
     ("GET", "/v1/datasets/{dataset}/files/{file}"): lambda c: c.feeds.datasets.file("d", "f"),
     ("GET", "/v1/datasets/{dataset}/provenance"): lambda c: c.feeds.datasets.provenance("d"),
     ("GET", f"{DATASET}/schema"): lambda c: c.feeds.datasets.schema("d", 1),

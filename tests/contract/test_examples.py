@@ -41,6 +41,10 @@ class PreviewRequest(TypedDict):
     limit: int
 
 
+class RecordsRequest(TypedDict):
+    records: list[str]
+
+
 class Deleted(TypedDict):
     deleted: bool
 
@@ -57,6 +61,8 @@ SHAPES = {
     "version-record-ids-changed": resources.Version,
     "version-manifest": resources.VersionManifest,
     "record-replaced": resources.RecordTrace,
+    "records-request": RecordsRequest,
+    "records": resources.RecordTraces,
     "dataset-file": resources.DatasetFile,
     "provenance": resources.Provenance,
     "links-request": LinksRequest,

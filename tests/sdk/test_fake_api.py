@@ -120,6 +120,7 @@ def test_a_versions_documents_have_their_shapes_and_checksums(http, fake):
         ("POST", SUBS, b'{"name": "A", "places": "fl-county-orange"}', "invalid_input"),
         ("POST", SUBS, b'{"name": "A", "places": ["fl-county-orange"], "topics": ["made-up"]}', "invalid_input"),
         ("POST", f"{PERMITS}/versions/2/links", b'{"files": "snapshot"}', "invalid_input"),
+        ("POST", f"{PERMITS}/records", b'{"records": "rec_a"}', "invalid_input"),
     ],
 )
 def test_it_refuses_what_the_service_refuses(http, method, path, body, code):

@@ -81,6 +81,7 @@ def test_a_read_succeeds_after_passing_trouble(client, fake, code):
         (lambda c: c.feeds.datasets.versions.get(PERMITS, 9), ploti.NotFound, "not_found"),
         (lambda c: c.feeds.datasets.versions.links(PERMITS, 2, files=[]), ploti.FixRequest, "invalid_input"),
         (lambda c: c.feeds.datasets.versions.links(PERMITS, 2, files=["a"] * 201), ploti.FixRequest, "invalid_input"),
+        (lambda c: c.feeds.datasets.records(PERMITS, ["rec_a"] * 1_001), ploti.FixRequest, "invalid_input"),
     ],
 )
 def test_the_api_refuses_what_the_contract_refuses(client, act, kind, code):

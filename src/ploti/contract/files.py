@@ -49,6 +49,7 @@ PART_BYTES: Final = 256_000_000
 ROW_GROUP_ROWS: Final = 50_000
 LINK_SECONDS: Final = 3_600
 LINKS_PER_CALL: Final = 200
+RECORDS_PER_CALL: Final = 1_000
 
 DOCUMENT_PREFIX: Final = "document:"
 SOURCE_COPY_PREFIX: Final = "source:"

@@ -196,6 +196,13 @@ class RecordTrace(TypedDict):
     currentId: str | None
 
 
+class RecordTraces(TypedDict):
+    """What became of the record ids that were named, and those that no record ever carried."""
+
+    records: list[RecordTrace]
+    missing: list[str]
+
+
 class SignedFile(TypedDict):
     """A file asked for by name, with a fresh link."""
 

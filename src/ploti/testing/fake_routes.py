@@ -18,7 +18,7 @@ from ploti.contract.events import (
     event_id,
     event_number,
 )
-from ploti.contract.files import LINKS_PER_CALL
+from ploti.contract.files import LINKS_PER_CALL, RECORDS_PER_CALL
 from ploti.contract.resources import ManifestDataset, Schema, UnavailableDataset, Version
 from ploti.testing.fake_http import FakeAnswer, FakeRequest, Refusal, json_answer
 from ploti.testing.fake_links import FakeLinks
@@ -205,6 +205,16 @@ class FakeRoutes:
         if traced is None:
             raise Refusal("not_found", "No record of this dataset ever carried this id: check it.")
         return json_answer(traced)
+
+    def records(self, call: Call) -> FakeAnswer:
+        """Tell what became of the record ids named in the body."""
+        known = self._dataset(call, subscribed=True).records
+        names: list[str] = call.body(["records"]).get("records", [])
+        if not _texts(names) or not 1 <= len(names) <= RECORDS_PER_CALL:
+            raise Refusal("invalid_input", f"Name 1 to {RECORDS_PER_CALL} records.", "records")
+        asked = dict.fromkeys(names)
+        found = [known[name] for name in asked if name in known]
+        return json_answer({"records": found, "missing": [name for name in asked if name not in known]})
 
     def file(self, call: Call) -> FakeAnswer:
         """Sign a link to an attachment of the current version."""
@@ -482,6 +492,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", _OLDER + "/files/(?P<file>[^/]+)", FakeRoutes.file),
     Route("GET", _OLDER + "/provenance", FakeRoutes.provenance),
     Route("GET", _DATASET + "/records/(?P<record>[^/]+)", FakeRoutes.record),
+    Route("POST", _DATASET + "/records", FakeRoutes.records),
     Route("GET", _DATASET + "/versions", FakeRoutes.versions, ("after", "order", "limit", "cursor")),
     Route("GET", _DATASET + "/versions/(?P<version>[^/]+)", FakeRoutes.version),
     Route("POST", _DATASET + "/versions/(?P<version>[^/]+)/links", FakeRoutes.sign),

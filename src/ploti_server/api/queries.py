@@ -111,6 +111,18 @@ def parse_body(content: bytes) -> Any:
         raise Refused("invalid_input", "The body is not JSON: send a JSON object.") from None
 
 
+def read_names(sent: Any, member: str, most: int, longest: int) -> list[str]:
+    """Read a body that is one list of names, each once; raises `Refused` `invalid_input`."""
+    if not isinstance(sent, dict) or set(sent) != {member}:
+        raise Refused("invalid_input", f'Send {{"{member}": [...]}} and nothing else.', member)
+    names = sent[member]
+    if not isinstance(names, list) or not all(isinstance(name, str) and 0 < len(name) <= longest for name in names):
+        raise Refused("invalid_input", f"Name {member} with 1 to {longest} characters each.", member)
+    if not 1 <= len(names) <= most:
+        raise Refused("invalid_input", f"Name 1 to {most} {member}: {len(names)} were sent.", member)
+    return list(dict.fromkeys(names))
+
+
 def _plain_number(value: Any) -> Any:
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         raise ValueError("has to be a whole number in plain digits")

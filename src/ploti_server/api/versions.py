@@ -14,11 +14,10 @@ from ploti_server.api.documented import DATASET_REFUSALS, VERSION_REFUSALS, answ
 from ploti_server.api.kept import require_kept
 from ploti_server.api.links import Context
 from ploti_server.api.pages import give_cursor, read_cursor
-from ploti_server.api.queries import Cursor, Limit200, PlainNumber, parse_body, read_body
+from ploti_server.api.queries import Cursor, Limit200, PlainNumber, parse_body, read_body, read_names
 from ploti_server.api.reach import access_for, reach_dataset, reach_files
 from ploti_server.api.routes import Routes, caller_of
 from ploti_server.api.shapes import version_shape
-from ploti_server.domain.access import Refused
 
 _LISTING: Final = "versions"
 _NAME_LONGEST: Final = 500
@@ -79,7 +78,7 @@ def version_routes(context: Context) -> APIRouter:
         request: Request, dataset: str, version: VersionNumber, content: Annotated[bytes, Depends(read_body)]
     ) -> Response:
         """Sign fresh links to the files that are named."""
-        names = _read_names(parse_body(content))
+        names = read_names(parse_body(content), "files", LINKS_PER_CALL, _NAME_LONGEST)
         reached = reach_files(context, caller_of(request), dataset, version)
         return answer(context.links(request).named(reached.version, names))
 
@@ -90,14 +89,3 @@ def version_routes(context: Context) -> APIRouter:
     link_answers = answers(resources.SignedFiles, *VERSION_REFUSALS)
     routes.add("POST", f"{one}/links", sign_links, link_answers, body=body(LinksBody))
     return routes.router
-
-
-def _read_names(sent: Any) -> list[str]:
-    if not isinstance(sent, dict) or set(sent) != {"files"}:
-        raise Refused("invalid_input", 'Send {"files": [...]} and nothing else.', "files")
-    files = sent["files"]
-    if not isinstance(files, list) or not all(isinstance(f, str) and 0 < len(f) <= _NAME_LONGEST for f in files):
-        raise Refused("invalid_input", f"Name files with 1 to {_NAME_LONGEST} characters each.", "files")
-    if not 1 <= len(files) <= LINKS_PER_CALL:
-        raise Refused("invalid_input", f"Name 1 to {LINKS_PER_CALL} files: {len(files)} were sent.", "files")
-    return list(dict.fromkeys(files))

@@ -54,22 +54,23 @@ class Traced:
 
 def trace(ports: Ports, dataset_id: str, record_id: str) -> Traced | None:
     """Tell what became of an id; None where no record of a version that was sent ever carried it."""
+    return trace_all(ports, dataset_id, [record_id]).get(record_id)
+
+
+def trace_all(ports: Ports, dataset_id: str, ids: Collection[str]) -> dict[str, Traced]:
+    """Tell what became of ids, by id; those that no record of a version that was sent ever carried are left out."""
     with ports.store.read() as records:
         sent = sent_versions(records, dataset_id)
     with open_ledger(ports, sent) as tables:
-        found = _entries(tables, [record_id])
-        history = found.get(record_id)
-        if history is None:
-            return None
-        now = _followed(tables, found)[record_id]
+        found = _entries(tables, ids)
+        now = _followed(tables, found)
+    return {record_id: _traced(history, sent, now[record_id]) for record_id, history in found.items()}
+
+
+def _traced(history: tuple[Entry, ...], sent: tuple[Version, ...], now: str | None) -> Traced:
+    last = history[-1]
     return Traced(
-        record_id,
-        history[-1].what,
-        history[-1].first_version,
-        _last_version(history[-1], sent),
-        history[-1].replaced_by,
-        now,
-        history,
+        last.record_id, last.what, last.first_version, _last_version(last, sent), last.replaced_by, now, history
     )
 
 
