@@ -1,13 +1,17 @@
-"""Places, topics and datasets over the API (page 000)."""
+"""Datasets over the API, a test for each sentence of page 000 about them."""
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from tests.api.conftest import dataset
 
-from ploti_server.domain.checks import CheckStatus
+from ploti_server.domain.checks import CheckStatus, Refresh
+from ploti_server.domain.datasets import Dataset, SourceSpec
 from ploti_server.domain.schema import Column, Schema
 from ploti_server.domain.versions import VersionStatus
+from ploti_server.pipeline.workspaces import set_workspace
 
 DELIVERABLE = ["ds_both", "ds_florida", "ds_nation", "ds_nowhere", "ds_orange", "ds_orange_zoning"]
 
@@ -17,54 +21,41 @@ def ids(answer):
     return [one["id"] for one in answer.json()["datasets"]]
 
 
-class TestPlaces:
-    def counts(self, served, **query):
-        answer = served.get("/v1/places", params=query)
-        assert answer.status_code == 200, answer.text
-        return {place["id"]: place["datasetCount"] for place in answer.json()["places"]}
-
-    def test_places_are_those_of_the_coverage_with_their_datasets(self, served):
-        assert self.counts(served) == {
-            "fl-county-orange": 4,
-            "fl-county-seminole": 1,
-            "fl": 1,
-            "fl-counties": 4,
-            "us": 1,
-        }
-
-    def test_deliverable_counts_only_what_can_be_delivered(self, served):
-        assert self.counts(served, deliverable="true")["fl-county-orange"] == 3
-
-    def test_dataset_without_a_topic_is_in_the_count_but_not_in_the_counts_by_topic(self, served):
-        served.put_catalog(replace(_stored(served, "ds_florida"), topic=None))
-        (place,) = (p for p in served.get("/v1/places?kind=state").json()["places"])
-        assert (place["datasetCount"], place["datasetCounts"]) == (1, {})
-        assert place["state"] == "fl"
-
-    def test_places_are_narrowed_by_state_and_kind(self, served):
-        assert list(self.counts(served, state="fl", kind="county")) == ["fl-county-orange", "fl-county-seminole"]
-        assert self.counts(served, state="ny") == {}
-        assert list(self.counts(served, kind="us")) == ["us"]
-
-    @pytest.mark.parametrize("query", ["state=florida", "state=us", "kind=city", "deliverable=1", "deliverable="])
-    def test_wrong_filter_is_invalid_input(self, served, query):
-        assert served.get(f"/v1/places?{query}").json()["error"]["code"] == "invalid_input"
-
-    def test_deliverable_places_need_the_plan_the_others_do_not(self, served):
-        served.plans.available = False
-        assert served.get("/v1/places?deliverable=true").status_code == 503
-        assert served.get("/v1/places").status_code == 200
-
-    def test_topics_are_listed_in_catalog_order(self, served):
-        assert served.get("/v1/topics").json() == {
-            "topics": [{"id": "permits", "name": "Permits"}, {"id": "zoning", "name": "Zoning"}]
-        }
-
-
 class TestList:
     def test_only_deliverable_datasets_are_listed_by_id(self, served):
         assert ids(served.get("/v1/feeds/datasets")) == DELIVERABLE
         assert ids(served.get("/v1/feeds/datasets", "other")) == ["ds_kings", "ds_nation", "ds_nowhere"]
+        set_workspace(served.ports, "florida", topics=["zoning"])
+        assert ids(served.get("/v1/feeds/datasets")) == ["ds_orange_zoning"]
+
+    def test_what_the_subscriptions_could_deliver_is_listed_up_to_200_a_page(self, served):
+        served.put_catalog(*(dataset(f"ds_x{n:03d}", "us") for n in range(200)))
+        page = served.get("/v1/feeds/datasets?limit=200")
+        assert len(ids(page)) == 200
+        rest = served.get(f"/v1/feeds/datasets?limit=200&cursor={page.json()['nextCursor']}")
+        assert (len(ids(rest)), rest.json()["nextCursor"]) == (6, None)
+        error = served.get("/v1/feeds/datasets?limit=201").json()["error"]
+        assert (error["code"], error["field"]) == ("invalid_input", "limit")
+
+    @pytest.mark.parametrize(
+        ("query", "expected"),
+        [
+            ("place=fl-county-seminole", ["ds_both"]),
+            ("topic=zoning", ["ds_orange_zoning"]),
+            ("subscription={subscription}", ["ds_florida", "ds_orange_zoning"]),
+            ("updatedSince=2026-01-01T01:00:00Z", ["ds_nation", "ds_orange_zoning"]),
+            ("subscription={subscription}&updatedSince=2026-01-01T01:00:00Z", ["ds_orange_zoning"]),
+            ("place=us&topic=permits&updatedSince=2026-01-01T01:00:00Z", ["ds_nation"]),
+        ],
+    )
+    def test_the_list_is_narrowed_by_place_topic_subscription_and_release(self, served, query, expected):
+        subscription = served.subscribe(places=["fl"], datasetIds=["ds_orange_zoning"])
+        served.version("ds_florida", 1)
+        served.clock.advance(hours=1)
+        for name in ("ds_orange_zoning", "ds_nation"):
+            served.version(name, 1)
+        path = f"/v1/feeds/datasets?{query.format(subscription=subscription)}"
+        assert ids(served.get(path)) == expected
 
     @pytest.mark.parametrize(
         ("query", "expected"),
@@ -80,10 +71,6 @@ class TestList:
     )
     def test_list_is_narrowed_by_place_and_topic(self, served, query, expected):
         assert ids(served.get(f"/v1/feeds/datasets?{query}")) == expected
-
-    def test_list_is_narrowed_to_what_a_subscription_holds(self, served):
-        subscription = served.subscribe(places=["fl"], datasetIds=["ds_nowhere"])
-        assert ids(served.get(f"/v1/feeds/datasets?subscription={subscription}")) == ["ds_florida", "ds_nowhere"]
 
     @pytest.mark.parametrize(
         ("query", "code"),
@@ -144,6 +131,89 @@ class TestList:
 
 
 class TestDataset:
+    def test_one_is_returned_by_its_id_just_as_it_is_listed(self, served):
+        served.version("ds_orange", 1)
+        for one in served.get("/v1/feeds/datasets").json()["datasets"]:
+            assert served.get(f"/v1/feeds/datasets/{one['id']}").json() == one
+
+    def test_data_atlas_id_is_the_catalogs_or_null(self, served):
+        served.put_catalog(replace(_stored(served, "ds_orange"), data_atlas_id="DATASET-1A2B-3C4D5E"))
+        shown = [served.get(f"/v1/feeds/datasets/{one}").json()["dataAtlasId"] for one in ("ds_orange", "ds_both")]
+        assert shown == ["DATASET-1A2B-3C4D5E", None]
+
+    def test_place_is_of_a_county_a_state_or_the_us_also_where_it_is_filed_nowhere(self, served):
+        kinds = {one["id"]: one["place"]["kind"] for one in served.get("/v1/feeds/datasets").json()["datasets"]}
+        assert kinds == {
+            "ds_both": "county",
+            "ds_florida": "state",
+            "ds_nation": "us",
+            "ds_nowhere": "us",
+            "ds_orange": "county",
+            "ds_orange_zoning": "county",
+        }
+
+    def test_what_the_catalog_does_not_tell_is_null(self, served):
+        bare = Dataset("ds_bare", "Bare", SourceSpec("file", "/nowhere/bare.csv"))
+        served.put_catalog(bare)
+        shown = served.get("/v1/feeds/datasets/ds_bare").json()
+        assert (shown["description"], shown["topic"]) == (None, None)
+        assert (shown["place"]["id"], shown["place"]["name"]) == (None, None)
+        assert shown["source"] == {"publisher": None, "url": None}
+        told = {"description": "D", "publisher": "P", "place": "fl", "topic": "permits"}
+        served.put_catalog(replace(bare, **told, source=SourceSpec("file", "https://gis.example.org/bare.csv")))
+        shown = served.get("/v1/feeds/datasets/ds_bare").json()
+        assert (shown["description"], shown["topic"], shown["place"]["name"]) == ("D", "permits", "Florida")
+        assert shown["source"] == {"publisher": "P", "url": "https://gis.example.org/bare.csv"}
+
+    def test_current_is_the_newest_released_version_or_null_before_the_first(self, served):
+        def current():
+            shown = served.get("/v1/feeds/datasets/ds_orange").json()["current"]
+            return shown and (shown["version"], shown["rowCount"])
+
+        served.version("ds_orange", 1, status=VersionStatus.HELD, reasons=("data_check",))
+        assert current() is None
+        served.version("ds_orange", 2)
+        served.version("ds_orange", 4, previous_version=2)
+        served.version("ds_orange", 5, previous_version=4, status=VersionStatus.DISCARDED)
+        assert current() == (4, 40)
+
+    def test_published_at_is_when_the_version_was_released_not_when_it_was_built(self, served):
+        built = served.clock.now()
+        served.clock.advance(hours=5)
+        served.version("ds_orange", 1, built_at=built)
+        shown = served.get("/v1/feeds/datasets/ds_orange").json()["current"]
+        assert shown["publishedAt"] == "2026-01-01T05:00:00.000Z"
+        assert ids(served.get("/v1/feeds/datasets?updatedSince=2026-01-01T05:00:00Z")) == ["ds_orange"]
+
+    def test_two_released_in_the_same_moment_are_both_there_since_it(self, served):
+        """F056: what is stamped exactly at the saved time is given again, not dropped."""
+        for name in ("ds_orange", "ds_both"):
+            served.version(name, 1)
+        since = served.get("/v1/feeds/datasets/ds_orange").json()["current"]["publishedAt"]
+        assert ids(served.get(f"/v1/feeds/datasets?updatedSince={since}")) == ["ds_both", "ds_orange"]
+
+    def test_status_is_available_exactly_where_there_is_a_current_version(self, served):
+        served.subscribe(places=["fl-county-orange"])
+        served.version("ds_orange", 1)
+        served.version("ds_orange", 2, previous_version=1, status=VersionStatus.HELD, reasons=("data_check",))
+        served.check("ds_orange", status=CheckStatus.FAILED)
+        served.version("ds_both", 1, status=VersionStatus.HELD, reasons=("data_check",))
+        for one in served.get("/v1/feeds/datasets").json()["datasets"]:
+            assert (one["status"] == "available") is (one["current"] is not None) is (one["id"] == "ds_orange")
+
+    def test_refresh_tells_when_the_source_was_checked_and_when_the_next_check_is_due(self, served):
+        assert served.get("/v1/feeds/datasets/ds_orange").json()["refresh"] == {
+            "lastCheckedAt": None,
+            "nextCheckBy": None,
+        }
+        last = served.clock.now()
+        with served.ports.store.write() as records:
+            records.catalog.put_refresh("ds_orange", Refresh(last, served.clock.advance(days=1)))
+        assert served.get("/v1/feeds/datasets/ds_orange").json()["refresh"] == {
+            "lastCheckedAt": "2026-01-01T00:00:00.000Z",
+            "nextCheckBy": "2026-01-02T00:00:00.000Z",
+        }
+
     def test_released_dataset_shows_its_current_version_key_and_shape(self, served):
         shape = Column("geometry", "geometry", True, "geometry", geometry_type="Point")
         schema = Schema((Column("id", "string", False, "id"), shape), ("id",))
@@ -172,7 +242,7 @@ class TestDataset:
             ("ds_both", {"id": "fl-county-orange", "name": "Orange County", "kind": "county"}),
             ("ds_florida", {"id": "fl", "name": "Florida", "kind": "state"}),
             ("ds_nation", {"id": "us", "name": "United States", "kind": "us"}),
-            ("ds_nowhere", {"id": None, "name": None, "kind": None}),
+            ("ds_nowhere", {"id": None, "name": None, "kind": "us"}),
         ],
     )
     def test_place_is_the_filed_one_else_the_first_covered_else_null(self, served, dataset_id, place):
@@ -237,16 +307,18 @@ def test_read_answers_304_to_its_own_etag_until_it_changes(served):
     assert served.get("/v1/feeds/datasets/ds_orange", headers={"If-None-Match": tag}).status_code == 200
 
 
-def test_dataset_example_of_the_docs_has_exactly_the_shape_served(served):
-    served.version("ds_orange", 1)
-    example = json.loads((_docs() / "dataset.json").read_text(encoding="utf-8"))
-    assert example.keys() == served.get("/v1/feeds/datasets/ds_orange").json().keys()
+def names(value):
+    """Give the names of an object and of the objects in it."""
+    return {name: names(member) for name, member in value.items()} if isinstance(value, dict) else None
 
 
-def _docs():
-    from pathlib import Path
-
-    return Path(__file__).parents[2] / "docs" / "examples"
+def test_a_dataset_has_exactly_the_members_of_the_example(served):
+    shape = Column("geometry", "geometry", True, "geometry", geometry_type="Point")
+    served.version("ds_orange", 1, schema=Schema((Column("id", "string", False, "id"), shape), ("id",)))
+    examples = Path(__file__).parents[2] / "docs" / "examples"
+    example = json.loads((examples / "dataset.json").read_text(encoding="utf-8"))
+    shown = served.get("/v1/feeds/datasets/ds_orange").json()
+    assert names(shown) == {**names(example), "license": shown["license"]}
 
 
 def _stored(served, dataset_id):

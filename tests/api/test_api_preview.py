@@ -37,7 +37,7 @@ class TestTotals:
             "byTopic": [{"topic": "permits", "count": 2}, {"topic": "zoning", "count": 1}, {"topic": None, "count": 1}],
             "byPlace": [
                 {"id": "fl-county-orange", "name": "Orange County", "kind": "county", "count": 3},
-                {"id": None, "name": None, "kind": None, "count": 1},
+                {"id": None, "name": None, "kind": "us", "count": 1},
             ],
             "matching": 4,
             "datasets": [

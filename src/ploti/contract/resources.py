@@ -40,11 +40,11 @@ class TopicList(TypedDict):
 
 
 class DatasetPlace(TypedDict):
-    """Where a dataset is filed."""
+    """Where a dataset is filed; one that is filed nowhere is in every coverage, as those of `us` are."""
 
     id: str | None
     name: str | None
-    kind: Literal["county", "state", "us"] | None
+    kind: Literal["county", "state", "us"]
 
 
 class SourceInfo(TypedDict):
@@ -326,7 +326,7 @@ class PlaceCount(TypedDict):
 
     id: str | None
     name: str | None
-    kind: Literal["county", "state", "us"] | None
+    kind: Literal["county", "state", "us"]
     count: int
 
 

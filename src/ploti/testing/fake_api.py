@@ -186,7 +186,9 @@ class FakeApi:
         self.state.datasets[id_] = FakeDataset(
             id=id_,
             title=title or id_,
-            place=cast(DatasetPlace, {"id": place, "name": found and found["name"], "kind": found and found["kind"]}),
+            place=cast(
+                DatasetPlace, {"id": place, "name": found and found["name"], "kind": found["kind"] if found else "us"}
+            ),
             topic=topic,
             source={"publisher": "Orange County", "url": f"https://records.example/{id_}"},
             license=license_,

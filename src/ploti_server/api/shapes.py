@@ -77,10 +77,10 @@ def dataset_shape(dataset: Dataset, standing: Standing) -> resources.Dataset:
 
 
 def filed_place(place_id: str | None) -> resources.DatasetPlace:
-    """Shape the place that a dataset is filed under."""
+    """Shape the place that a dataset is filed under; one filed nowhere is in every coverage, like `us` (D10.3)."""
     place = place_named(place_id)
     if place is None or place.kind == "state_counties":
-        return {"id": None, "name": None, "kind": None}
+        return {"id": None, "name": None, "kind": "us"}
     return {"id": place.id, "name": place.name, "kind": place.kind}
 
 
