@@ -10,7 +10,9 @@ from ploti_server.pipeline.act import release_again
 from ploti_server.pipeline.check import GivenState, take_state
 from ploti_server.pipeline.release import ReleaseRefused
 
-FIRST, SECOND, THIRD = table(range(40)), table(range(41)), table(range(1, 42))
+FIRST = table(range(40))
+SECOND = table(range(41)).replace("\n7,x7\n", "\n70,x7\n")
+THIRD = table(range(1, 42)).replace("\n7,x7\n", "\n70,edited\n")
 WIDER = table(range(41), "k,v,n", "{0},x{0},{0}")
 
 
@@ -24,7 +26,7 @@ def published(tmp_path_factory):
 
 @pytest.fixture
 def publisher(published, tmp_path):
-    """Two versions that were sent, the second with a record more."""
+    """Two versions that were sent, the second with a record more and one under another key."""
     return published.copy(tmp_path)
 
 
@@ -34,35 +36,72 @@ def current(publisher):
     return found and found.number
 
 
-def test_it_is_rebuilt_under_a_new_number_as_a_resync_that_names_it_as_its_previous_version(publisher):
-    subscription, refresh = publisher.subscribe(), publisher.refresh()
+@pytest.fixture(scope="module")
+def rebuilt(published, tmp_path_factory):
+    """The same after the second was released again and rebuilt; `meanwhile` is what was current until then."""
+    publisher = published.copy(tmp_path_factory.mktemp("rebuilt"))
+    publisher.early, publisher.before = publisher.subscribe(), publisher.refresh()
     checks = release_again(publisher.ports, DATASET, 2)
-    assert str(publisher.version(2).status) == "released_again"
-    assert current(publisher) == 1
-    late = publisher.subscribe()
-    assert (publisher.log(subscription, "version"), publisher.log(late, "version")) == ([("added", 2)], [("added", 1)])
-
-    assert publisher.work(checks) == [("released", 3)]
-    assert current(publisher) == 3
-    assert publisher.chain() == [(1, None), (3, 2)]
-    version = publisher.version(3)
-    assert (version.resync_reason, version.counts, version.files_of("changes")) == ("previous_unavailable", None, ())
-    assert (version.record_ids_changed, version.files_of("id-map")) == (False, ())
-    for log in (publisher.log(one, "version", "reason") for one in (subscription, late)):
-        assert log[1:] == [("resync_required", 3, "previous_unavailable")]
-    assert publisher.ids(3, "k") == publisher.ids(2, "k")
-    assert (publisher.refresh(), version.fetched_at) == (refresh, publisher.version(2).fetched_at)
+    publisher.meanwhile, publisher.status, publisher.late = (
+        current(publisher),
+        publisher.version(2).status,
+        publisher.subscribe(),
+    )
+    publisher.outcomes = publisher.work(checks)
+    return publisher
 
 
-def test_a_newer_state_that_comes_first_is_the_resync_instead(publisher):
-    subscription = publisher.subscribe()
-    (rebuild,) = release_again(publisher.ports, DATASET, 2)
+def test_it_is_rebuilt_under_a_new_number(rebuilt):
+    assert (str(rebuilt.status), rebuilt.outcomes) == ("released_again", [("released", 3)])
+    assert rebuilt.chain() == [(1, None), (3, 2)]
+    assert rebuilt.version(3).row_count == rebuilt.version(2).row_count
+    assert (rebuilt.refresh(), rebuilt.version(3).fetched_at) == (rebuilt.before, rebuilt.version(2).fetched_at)
+
+
+def test_the_rebuild_is_a_version_to_reload(rebuilt):
+    version = rebuilt.version(3)
+    assert (version.counts, version.files_of("changes")) == (None, ())
+    for subscription in (rebuilt.early, rebuilt.late):
+        assert [name for name, *_ in rebuilt.log(subscription)] == ["added", "resync_required"]
+
+
+def test_its_reason_is_previous_unavailable(rebuilt):
+    version = rebuilt.version(3)
+    assert (version.resync_reason, version.record_ids_changed) == ("previous_unavailable", False)
+    assert rebuilt.log(rebuilt.early, "version", "reason")[-1] == ("resync_required", 3, "previous_unavailable")
+
+
+def test_until_it_is_sent_current_can_be_the_version_before_the_one_released_again(rebuilt):
+    assert (rebuilt.meanwhile, current(rebuilt)) == (1, 3)
+    assert [rebuilt.log(one, "version")[0] for one in (rebuilt.early, rebuilt.late)] == [("added", 2), ("added", 1)]
+
+
+def test_a_record_that_it_matches_keeps_the_id_that_subscribers_hold(rebuilt):
+    assert rebuilt.ids(3, "k") == rebuilt.ids(2, "k")
+    assert rebuilt.ids(3, "k")["70"] == rebuilt.ids(1, "k")["7"]
+
+
+@pytest.fixture(scope="module")
+def newer(published, tmp_path_factory):
+    """The same, where a newer state came before the rebuild."""
+    publisher = published.copy(tmp_path_factory.mktemp("newer"))
+    publisher.subscription = publisher.subscribe()
+    (publisher.rebuild,) = release_again(publisher.ports, DATASET, 2)
     assert publisher.outcome(THIRD) == ("released", 3)
-    with publisher.ports.store.read() as records:
-        assert str(records.checks.get(rebuild.id).status) == "replaced"
-    assert publisher.log(subscription, "version", "reason")[1:] == [("resync_required", 3, "previous_unavailable")]
-    second, third = publisher.ids(2, "k"), publisher.ids(3, "k")
+    return publisher
+
+
+def test_a_newer_state_that_comes_first_is_the_resync_instead(newer):
+    with newer.ports.store.read() as records:
+        assert str(records.checks.get(newer.rebuild.id).status) == "replaced"
+    assert newer.log(newer.subscription, "version", "reason")[1:] == [("resync_required", 3, "previous_unavailable")]
+
+
+def test_its_records_are_matched_to_what_was_kept_of_the_version_released_again_which_it_names(newer):
+    assert newer.version(3).previous_version == 2
+    second, third = newer.ids(2, "k"), newer.ids(3, "k")
     assert {k: third[k] for k in third if k in second} == {k: second[k] for k in second if k in third}
+    assert third["70"] == newer.ids(1, "k")["7"]
 
 
 def test_a_build_that_was_under_way_is_the_resync_and_nothing_is_rebuilt_after_it(publisher):
