@@ -3,7 +3,7 @@
 import pytest
 
 from ploti_server.domain.release import resync_reason
-from ploti_server.domain.schema import SchemaChange, SchemaVersion
+from ploti_server.domain.schema import Column, Schema, SchemaChange, SchemaVersion, change_between
 
 ONE = SchemaVersion(1, 0)
 MINOR = SchemaChange("additive", ONE)
@@ -28,6 +28,49 @@ KEY = SchemaChange("breaking", ONE, key_changed=True)
         ({"first": False, "change": MAJOR, "ids_changed": True}, "record_ids_changed"),
         ({"first": True, "change": None, "ids_changed": True}, "record_ids_changed"),
     ],
+    ids=[
+        "nothing",
+        "MINOR",
+        "first pin",
+        "first version",
+        "MAJOR",
+        "key",
+        "the version before is not available",
+        "and MINOR",
+        "and first pin",
+        "and key",
+        "ids replaced with MAJOR",
+        "ids replaced",
+    ],
 )
 def test_the_first_reason_that_applies_is_given(facts, reason):
     assert resync_reason(**facts) == reason
+
+
+ID, SIZE, NEW = (Column(name, "string", True, name) for name in ("id", "size", "new"))
+KEYED = Schema((ID, SIZE), ("id",))
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        (Schema((ID,), ("id",)), "schema_changed"),
+        (Schema((ID, Column("size", "number", True, "size")), ("id",)), "schema_changed"),
+        (Schema((ID, SIZE), ("size",)), "key_columns_changed"),
+        (Schema((ID, SIZE)), "key_columns_changed"),
+    ],
+    ids=["a column removed", "a column retyped", "the key changed", "the key dropped"],
+)
+def test_a_major_schema_change_is_a_reload(new, reason):
+    assert resync_reason(first=False, change=change_between(KEYED, new, ONE)) == reason
+
+
+@pytest.mark.parametrize(
+    ("before", "new"),
+    [(KEYED, Schema((ID, SIZE, NEW), ("id",))), (Schema((ID, SIZE)), KEYED)],
+    ids=["a column added", "a key pinned for the first time"],
+)
+def test_a_minor_schema_change_still_has_changes_to_apply(before, new):
+    change = change_between(before, new, ONE)
+    assert change is not None
+    assert resync_reason(first=False, change=change) is None

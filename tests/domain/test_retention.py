@@ -51,6 +51,23 @@ def test_changes_and_snapshot_are_kept_for_90_days_from_when_the_version_was_bui
     assert expired([version(1), version(2)], at) == gone
 
 
+def kept(kind):
+    """Tell by version for how long a kind of file of four versions, MAJOR 1, 1, 2 and 2, is kept."""
+    versions = [version(1, "1.0"), version(2, "1.1"), version(3, "2.0"), version(4, "2.1")]
+    return {
+        moment: [one.number for one in versions if kind not in expired(versions, at).get(one.number, ())]
+        for moment, at in (("before", LIMIT - MOMENT), ("after", LIMIT), ("long after", LIMIT + 50 * GRACE))
+    }
+
+
+def test_changes_files_are_kept_for_90_days_and_those_of_the_newest_version():
+    assert kept("changes") == {"before": [1, 2, 3, 4], "after": [4], "long after": [4]}
+
+
+def test_snapshots_are_kept_for_90_days_those_of_the_newest_version_and_of_the_last_of_each_major():
+    assert kept("snapshot") == {"before": [1, 2, 3, 4], "after": [2, 4], "long after": [2, 4]}
+
+
 @pytest.mark.parametrize(
     ("says", "versions", "gone"),
     [

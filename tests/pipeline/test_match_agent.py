@@ -117,9 +117,22 @@ def test_only_same_at_enough_confidence_matches(tmp_path, confidence, same, matc
     assert second.counts == ((0, 1, 0) if matched else (1, 0, 1))
 
 
-def test_nobody_judging_matches_nobody(tmp_path):
-    _, _, second = two(tmp_path, [row("1", "a"), row("z")], [row("9", "a", "t"), row("z")], judge=lambda pairs: ())
+def test_a_record_that_the_agent_holds_for_another_is_deleted(tmp_path):
+    other = Agent(same=lambda pair: False)
+    _, first, second = two(tmp_path, [row("1", "a"), row("z")], [row("9", "a", "t"), row("z")], judge=other)
+    assert other.asked == [[("1", "9")]]
+    (removed,) = second.of("removed")
+    assert removed["_ploti_record_id"] == dict(first.ids("k"))[("1",)]
+    assert second.of("changed") == []
+
+
+def test_an_edited_record_that_nobody_could_match_is_a_delete_and_an_added_row(tmp_path):
+    old, new = [row("1", "a"), row("z")], [row("9", "a", "t"), row("z")]
+    _, first, second = two(tmp_path, old, new, judge=lambda pairs: ())
     assert second.counts == (1, 0, 1)
+    ((added,), (removed,)) = (second.of("added"), second.of("removed"))
+    assert (added["k"], removed["k"]) == ("9", None)
+    assert removed["_ploti_record_id"] == dict(first.ids("k"))[("1",)] != added["_ploti_record_id"]
 
 
 def test_an_agent_that_answers_later_leaves_a_wait(tmp_path):
@@ -133,7 +146,16 @@ def test_an_agent_that_answers_later_leaves_a_wait(tmp_path):
     assert again.counts == (0, 1, 0)
 
 
-def test_limits_of_the_contract(tmp_path):
+def test_what_is_beyond_the_limit_arrives_as_deletes_and_adds(tmp_path):
+    old = [row(f"o{i}", f"name {i}", f"s{i}") for i in range(10)]
+    new = [row(f"n{i}", f"name {i}", f"t{i}") for i in range(10)]
+    _, _, second = two(tmp_path, old, new, max_judged=4)
+    assert second.counts == (6, 4, 6)
+
+
+def test_200_are_judged_chosen_among_the_first_20000_and_none_above_250000(tmp_path):
+    limits = MatchingLimits()
+    assert (limits.max_judged, limits.judged_from_first, limits.none_judged_above) == (200, 20_000, 250_000)
     old = [row(f"o{i}", f"n{i % 5}", f"s{i}") for i in range(30)]
     new = [row(f"n{i}", f"n{i % 5}", f"t{i}") for i in range(30)]
     pairs = {}

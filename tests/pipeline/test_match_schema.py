@@ -26,6 +26,13 @@ def test_an_added_column_is_backfilled_not_compared(story):
     check_chain(first, second)
 
 
+def test_changed_columns_are_told_of_the_columns_that_both_versions_have(story):
+    story.next([{**row, "gone": f"g{i}"} for i, row in enumerate(ROWS)], {**TYPES, "gone": "string"}, key=["k"])
+    rows = [{**row, "a": row["a"] + "!", "new": f"n{i}"} for i, row in enumerate(ROWS)]
+    second = story.next(rows, {**TYPES, "new": "string"}, key=["k"])
+    assert [row["_ploti_changed_columns"] for row in second.of("changed")] == [["a"]] * 3
+
+
 def test_an_added_column_without_values_leaves_the_digest(story):
     first = story.next(ROWS, TYPES, key=["k"])
     second = story.next(ROWS, {**TYPES, "d": "date"}, key=["k"])

@@ -37,6 +37,19 @@ def test_doubles_come_and_go_one_to_one(story, row):
     check_chain(second, third)
 
 
+@pytest.mark.parametrize("key", [[], ["a"]], ids=["unkeyed", "keyed"])
+def test_every_upsert_is_applied_by_record_id_in_keyed_and_unkeyed_datasets_alike(story, key):
+    first = story.next(rows("x1", "y2", "z3"), TYPES, key=key)
+    second = story.next(rows("x9", "y2", "w4"), TYPES, key=key)
+    held = first.records()
+    for change in second.changes:
+        if change["_ploti_op"] == "upsert":
+            held[change["_ploti_record_id"]] = {name: change[name] for name in TYPES}
+        else:
+            del held[change["_ploti_record_id"]]
+    assert held == second.records()
+
+
 def test_ordinals_go_on_where_ids_were_ever_carried(story):
     story.next(rows("x1", "x1", "y2"), TYPES)
     story.next(rows("x1", "y2", "y3"), TYPES)
