@@ -39,15 +39,31 @@ def subscribed(served):
     return served
 
 
-def test_a_version_lists_them_by_name_with_links_to_the_same_bytes(subscribed):
+def test_a_version_lists_them_by_name(subscribed):
     found = subscribed.get(f"{VERSIONS}/1").json()["files"]["attachments"]
     assert [one["file"] for one in found] == NAMES
-    for one in found:
-        assert list(one) == ["file", "filename", "contentType", "sizeBytes", "sha256", "url"]
-        answer = subscribed.client.get(one["url"])
-        assert hashlib.sha256(answer.content).hexdigest() == one["sha256"]
-        assert answer.headers["content-type"] == "application/pdf"
-        assert "filename*=UTF-8''Ordinance%20%E2%98%82.pdf" in answer.headers["content-disposition"]
+
+
+def test_sha256_is_the_checksum_of_the_bytes_that_its_link_gives(subscribed):
+    for one in subscribed.get(f"{VERSIONS}/1").json()["files"]["attachments"]:
+        content = subscribed.client.get(one["url"]).content
+        assert (hashlib.sha256(content).hexdigest(), len(content)) == (one["sha256"], one["sizeBytes"])
+
+
+def test_each_has_the_shape_of_the_contracts_example(subscribed):
+    one = subscribed.get(f"{VERSIONS}/1").json()["files"]["attachments"][1]
+    assert list(one) == ["file", "filename", "contentType", "sizeBytes", "sha256", "url"]
+    url = one.pop("url")
+    assert one == {
+        "file": "source:zoning-ordinance",
+        "filename": "Ordinance ☂.pdf",
+        "contentType": "application/pdf",
+        "sizeBytes": len(CONTENT),
+        "sha256": SHA256,
+    }
+    answer = subscribed.client.get(url)
+    assert answer.headers["content-type"] == "application/pdf"
+    assert "filename*=UTF-8''Ordinance%20%E2%98%82.pdf" in answer.headers["content-disposition"]
 
 
 def test_the_subscriptions_manifest_lists_them_too(subscribed):
@@ -63,21 +79,32 @@ def test_links_are_signed_by_name_beside_paths(subscribed):
     assert subscribed.client.get(answer["files"][0]["url"]).content == CONTENT
 
 
-def test_a_stored_file_is_read_by_the_same_name_and_its_source_stands_in_the_provenance(subscribed):
+def test_the_contracts_example_of_three_files_is_answered_with_a_link_to_each(subscribed):
+    names = ["source:zoning-ordinance", "original", "snapshot/part-0000.parquet"]
+    answer = subscribed.post(f"{VERSIONS}/1/links", {"files": names}).json()
+    assert ([file["file"] for file in answer["files"]], answer["missing"]) == (names, [])
+    assert [subscribed.client.get(file["url"]).status_code for file in answer["files"]] == [200] * 3
+
+
+def test_each_is_read_by_the_name_that_it_is_listed_under(subscribed):
+    for name in NAMES:
+        told = subscribed.get(f"/v1/datasets/ds_orange/files/{name}").json()
+        assert (told["datasetId"], told["version"], told["file"], told["sha256"]) == ("ds_orange", 1, name, SHA256)
+        assert subscribed.client.get(told["url"]).content == CONTENT
+    for name in ("source:nothing", "schema.json", "attachments.json"):
+        assert subscribed.get(f"/v1/datasets/ds_orange/files/{name}").status_code == 404
+    for who, code in (("other", "outside_coverage"), ("hooks", "not_allowed")):
+        assert subscribed.get("/v1/datasets/ds_orange/files/original", who).json()["error"]["code"] == code
+
+
+def test_the_archived_copy_of_a_source_has_its_id_from_the_provenance(subscribed):
     attachments = (Attachment(NAMES[1], "https://gis.example.org/code.pdf"), Attachment("source:plan", "/srv/plan.pdf"))
     subscribed.put_catalog(replace(DATASETS[0], attachments=attachments))
-    told = subscribed.get(f"/v1/datasets/ds_orange/files/{NAMES[1]}").json()
-    assert (told["datasetId"], told["version"], told["file"], told["sha256"]) == ("ds_orange", 1, NAMES[1], SHA256)
-    assert subscribed.client.get(told["url"]).content == CONTENT
     assert subscribed.get("/v1/datasets/ds_orange/provenance").json()["sources"] == [
         {"id": "main", "url": "https://gis.example.org/data.csv", "file": None},
         {"id": "zoning-ordinance", "url": "https://gis.example.org/code.pdf", "file": "source:zoning-ordinance"},
         {"id": "plan", "url": None, "file": "source:plan"},
     ]
-    for name in ("source:nothing", "schema.json", "attachments.json"):
-        assert subscribed.get(f"/v1/datasets/ds_orange/files/{name}").status_code == 404
-    for who, code in (("other", "outside_coverage"), ("hooks", "not_allowed")):
-        assert subscribed.get("/v1/datasets/ds_orange/files/original", who).json()["error"]["code"] == code
 
 
 def test_a_version_without_them_has_none(subscribed):

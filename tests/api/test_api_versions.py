@@ -1,12 +1,18 @@
 """Versions, their links, and schemas over the API (page 001, 004, D1.5, I4)."""
 
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from ploti_server.domain.schema import Column, Schema, SchemaChange, SchemaVersion
-from ploti_server.domain.versions import VersionStatus
+from ploti_server.domain.versions import Counts, StoredFile, VersionStatus
+from ploti_server.pipeline.prune import prune
 
 PATH = "/v1/feeds/datasets/ds_orange/versions"
-HIDDEN = [s for s in VersionStatus if s not in (VersionStatus.RELEASED, VersionStatus.RELEASED_AGAIN)]
+HIDDEN = [str(s) for s in VersionStatus if s not in (VersionStatus.RELEASED, VersionStatus.RELEASED_AGAIN)]
 
 
 def numbers(answer):
@@ -59,7 +65,54 @@ class TestList:
         assert (first["resyncRequired"], first["counts"], first["previousVersion"]) == (True, None, None)
         assert (second["resyncRequired"], second["previousVersion"]) == (False, 2)
         assert second["counts"] == {"added": 1, "changed": 2, "removed": 3}
-        assert "files" not in second
+        again = chain.version(
+            "ds_orange", 9, previous_version=8, resync_reason="schema_changed", counts=Counts(1, 1, 1)
+        )
+        listed = chain.get(f"{PATH}?after=8").json()["versions"]
+        assert [(one["version"], one["counts"]) for one in listed] == [(again.number, None)]
+
+    def test_what_stands_above_a_number_is_listed_in_ascending_order(self, chain):
+        for number, previous in ((41, 8), (42, 41)):
+            chain.version("ds_orange", number, previous_version=previous)
+        assert numbers(chain.get(f"{PATH}?after=40&order=asc")) == [41, 42]
+
+    def test_a_listed_version_has_the_shape_of_the_contracts_example(self, served):
+        at = datetime(2026, 10, 18, 6, 12, 40, tzinfo=UTC)
+        facts = {"schema_version": "2.1", "released_at": at, "fetched_at": at, "row_count": 184220}
+        served.version("ds_orange", 42, previous_version=41, counts=Counts(212, 38, 3), **facts)
+        assert json.dumps(served.get(PATH).json()) == json.dumps(
+            {
+                "versions": [
+                    {
+                        "datasetId": "ds_orange",
+                        "version": 42,
+                        "previousVersion": 41,
+                        "schemaVersion": "2.1",
+                        "publishedAt": "2026-10-18T06:12:40.000Z",
+                        "sourceUrl": "https://gis.example.org/data.csv",
+                        "fetchedAt": "2026-10-18T06:12:40.000Z",
+                        "rowCount": 184220,
+                        "counts": {"added": 212, "changed": 38, "removed": 3},
+                        "resyncRequired": False,
+                        "recordIdsChanged": False,
+                    }
+                ],
+                "nextCursor": None,
+            }
+        )
+
+    def test_source_url_and_fetched_at_can_be_null(self, served):
+        served.version("ds_orange", 1, source_url=None, fetched_at=None)
+        (listed,) = served.get(PATH).json()["versions"]
+        assert (listed["sourceUrl"], listed["fetchedAt"]) == (None, None)
+
+    def test_published_at_is_when_it_was_released_and_updated_since_reads_the_same_time(self, served):
+        built, sent = served.clock.now(), served.clock.advance(days=2)
+        served.version("ds_orange", 1, built_at=built, fetched_at=built, released_at=sent)
+        assert served.get(PATH).json()["versions"][0]["publishedAt"] == "2026-01-03T00:00:00.000Z"
+        for since, found in (("2026-01-03T00:00:00.000Z", ["ds_orange"]), ("2026-01-03T00:00:00.001Z", [])):
+            answer = served.get(f"/v1/feeds/datasets?updatedSince={since}").json()
+            assert [one["id"] for one in answer["datasets"]] == found
 
     @pytest.mark.parametrize(
         "query", ["after=-1", "after=x", "after=1.0", "after=%2B1", "order=up", "limit=0", "limit=201", "limit=1e2"]
@@ -78,7 +131,7 @@ class TestHidden:
     def test_unreleased_version_shows_nowhere_and_reads_like_an_unknown_one(self, subscribed, status):
         subscribed.version("ds_orange", 1)
         before = subscribed.get("/v1/feeds/datasets/ds_orange").json()
-        subscribed.version("ds_orange", 2, previous_version=1, status=status, schema_version="1.1")
+        subscribed.version("ds_orange", 2, previous_version=1, status=VersionStatus(status), schema_version="1.1")
         assert numbers(subscribed.get(PATH)) == [1]
         assert subscribed.get("/v1/feeds/datasets/ds_orange").json() == before
         for ask in (
@@ -91,6 +144,17 @@ class TestHidden:
             assert hidden.text == unknown.text.replace("9", "2")
         schemas = subscribed.get("/v1/feeds/datasets/ds_orange/schemas").json()["schemas"]
         assert [schema["schemaVersion"] for schema in schemas] == ["1.0"]
+
+    def test_list_read_and_current_show_the_chain_that_the_events_tell(self, served):
+        subscription = served.subscribe(places=["fl-county-orange"], topics=["permits"])
+        served.release("ds_orange", 1)
+        served.version("ds_orange", 2, previous_version=1, status=VersionStatus.HELD)
+        served.release("ds_orange", 3, previous_version=1)
+        served.version("ds_orange", 4, previous_version=3, status=VersionStatus.BUILDING)
+        told = [one["data"]["version"] for one in served.events(subscription) if one["data"].get("version")]
+        read = [number for number in range(1, 6) if served.get(f"{PATH}/{number}").status_code == 200]
+        assert told == numbers(served.get(PATH)) == read == [1, 3]
+        assert served.get("/v1/feeds/datasets/ds_orange").json()["current"]["version"] == 3
 
     def test_version_released_again_is_expired_and_no_longer_listed(self, subscribed):
         subscribed.version("ds_orange", 1)
@@ -106,12 +170,37 @@ class TestHidden:
         assert subscribed.get(f"{PATH}/2").status_code == 404
 
 
+REFUSED = {
+    "a dataset that none of the subscriptions delivers": (None, 1, (409, "not_subscribed")),
+    "a version that was never released": ("fl-county-orange", 2, (404, "not_found")),
+    "a version released again": ("fl-county-orange", 3, (410, "expired")),
+}
+
+
+def put_refused(served):
+    """Put a released version, one that was never sent and one that was released again."""
+    served.version("ds_orange", 1)
+    served.version("ds_orange", 2, previous_version=1, status=VersionStatus.DISCARDED)
+    served.version("ds_orange", 3, previous_version=1, status=VersionStatus.RELEASED_AGAIN)
+
+
 class TestFiles:
-    def test_version_has_every_kind_of_file_with_links_for_an_hour(self, subscribed):
+    @pytest.fixture
+    def answered(self, subscribed):
+        """The answer for a version to apply as changes."""
         subscribed.version("ds_orange", 1)
         subscribed.version("ds_orange", 2, previous_version=1)
-        answer = subscribed.get(f"{PATH}/2")
-        files = answer.json()["files"]
+        return subscribed.get(f"{PATH}/2")
+
+    def test_version_is_answered_with_signed_links_to_its_files(self, subscribed, answered):
+        files = answered.json()["files"]
+        assert [f["path"] for f in files["changes"]] == ["changes/part-0000.parquet"]
+        assert (answered.headers["cache-control"], "etag" in answered.headers) == ("no-store", False)
+        for file in (*files["snapshot"], *files["changes"], files["schema"], files["manifest"]):
+            assert len(subscribed.client.get(file["url"]).content) == file["sizeBytes"]
+
+    def test_schema_manifest_and_attachments_stand_beside_the_parts(self, answered):
+        files = answered.json()["files"]
         assert list(files) == [
             "snapshot",
             "changes",
@@ -122,22 +211,68 @@ class TestFiles:
             "attachments",
             "expiresAt",
         ]
-        assert [f["path"] for f in files["changes"]] == ["changes/part-0000.parquet"]
-        assert files["expiresAt"] == "2026-01-01T01:00:00.000Z"
-        assert answer.headers["cache-control"] == "no-store"
-        assert "etag" not in answer.headers
-        for file in (*files["snapshot"], *files["changes"], files["schema"], files["manifest"]):
-            assert len(subscribed.client.get(file["url"]).content) == file["sizeBytes"]
+        assert (files["schema"]["path"], files["manifest"]["path"]) == ("schema.json", "manifest.json")
+        assert files["attachments"] == []
 
-    def test_links_are_signed_for_the_files_that_are_named(self, subscribed):
+    def test_links_last_an_hour_and_expire_at_expires_at(self, subscribed, answered):
+        files = answered.json()["files"]
+        assert files["expiresAt"] == "2026-01-01T01:00:00.000Z"
+        for step, status in ((timedelta(hours=1, milliseconds=-1), 200), (timedelta(milliseconds=1), 403)):
+            subscribed.clock.advance(step)
+            assert subscribed.client.get(files["snapshot"][0]["url"]).status_code == status
+
+    def test_fresh_links_can_be_asked_for_part_way_through_a_download(self, subscribed, answered):
+        (file,) = answered.json()["files"]["snapshot"]
+        begun = subscribed.client.get(file["url"], headers={"Range": "bytes=0-99"}).content
+        subscribed.clock.advance(hours=1)
+        assert subscribed.client.get(file["url"], headers={"Range": "bytes=100-"}).status_code == 403
+        (fresh,) = subscribed.get(f"{PATH}/2").json()["files"]["snapshot"]
+        rest = subscribed.client.get(fresh["url"], headers={"Range": "bytes=100-"}).content
+        assert hashlib.sha256(begun + rest).hexdigest() == file["sha256"]
+
+    def test_id_map_is_empty_unless_the_version_replaced_ids(self, subscribed, answered):
+        made = subscribed.version("ds_orange", 3, previous_version=2, resync_reason="record_ids_changed")
+        part = StoredFile("id-map/part-0000.parquet", "application/vnd.apache.parquet", 3, "0" * 64)
+        subscribed.ports.files.put_bytes(f"{made.folder}/{part.path}", b"map")
+        with subscribed.ports.store.write() as records:
+            records.versions.put(replace(made, record_ids_changed=True, files=(*made.files, part)))
+        maps = [answered.json()["files"]["idMap"], subscribed.get(f"{PATH}/3").json()["files"]["idMap"]]
+        assert [[(file["path"], file["contentType"]) for file in map_] for map_ in maps] == [
+            [],
+            [("id-map/part-0000.parquet", "application/vnd.apache.parquet")],
+        ]
+
+    def test_links_are_signed_for_the_files_that_are_named_without_the_whole_version(self, subscribed):
         made = subscribed.version("ds_orange", 1)
         subscribed.ports.files.put_bytes(f"{made.folder}/rejects/part-0000.parquet", b"for staff")
         asked = ["schema.json", "rejects/part-0000.parquet", "snapshot/part-0000.parquet", "original", "schema.json"]
         answer = subscribed.post(f"{PATH}/1/links", {"files": asked}).json()
+        assert list(answer) == ["files", "missing", "expiresAt"]
         assert [f["file"] for f in answer["files"]] == ["schema.json", "snapshot/part-0000.parquet"]
         assert answer["missing"] == ["rejects/part-0000.parquet", "original"]
         assert subscribed.client.get(answer["files"][0]["url"]).status_code == 200
+
+    def test_each_signed_file_is_told_with_its_facts_and_when_its_link_expires(self, subscribed):
+        (stored,) = subscribed.version("ds_orange", 1).files_of("schema")
+        answer = subscribed.post(f"{PATH}/1/links", {"files": ["schema.json"]}).json()
+        (file,) = answer["files"]
+        assert list(file) == ["file", "filename", "contentType", "sizeBytes", "sha256", "url"]
+        facts = ("schema.json", "schema.json", "application/json", stored.size_bytes, stored.sha256)
+        assert tuple(file.values())[:5] == facts
         assert answer["expiresAt"] == "2026-01-01T01:00:00.000Z"
+        for step, status in ((timedelta(hours=1, milliseconds=-1), 200), (timedelta(milliseconds=1), 403)):
+            subscribed.clock.advance(step)
+            assert subscribed.client.get(file["url"]).status_code == status
+
+    def test_missing_are_the_names_without_a_file_or_with_none_left_past_retention(self, subscribed):
+        subscribed.version("ds_orange", 1)
+        subscribed.version("ds_orange", 2, previous_version=1)
+        subscribed.version("ds_orange", 3, previous_version=2)
+        subscribed.clock.advance(days=90)
+        prune(subscribed.ports)
+        names = ["nothing.parquet", "manifest.json", "snapshot/part-0000.parquet", "changes/part-0000.parquet"]
+        answer = subscribed.post(f"{PATH}/2/links", {"files": names}).json()
+        assert answer["missing"] == ["nothing.parquet", *names[2:]]
 
     @pytest.mark.parametrize(
         "body",
@@ -165,20 +300,62 @@ class TestFiles:
         answer = subscribed.post(f"{PATH}/1/links", {"files": ["x" * 1_100_000]})
         assert answer.json()["error"]["code"] == "invalid_input"
 
-    def test_two_hundred_files_can_be_named(self, subscribed):
-        subscribed.version("ds_orange", 1)
-        answer = subscribed.post(f"{PATH}/1/links", {"files": [f"f{n}" for n in range(200)]})
-        assert len(answer.json()["missing"]) == 200
+    def test_up_to_two_hundred_attachments_and_paths_of_the_manifest_are_named_at_a_time(self, subscribed):
+        made = subscribed.version("ds_orange", 1)
+        paths = [file.path for file in made.files]
+        names = [*paths, *(f"document:{n}" for n in range(200 - len(paths)))]
+        answer = subscribed.post(f"{PATH}/1/links", {"files": names}).json()
+        assert ([file["file"] for file in answer["files"]], len(answer["missing"])) == (paths, 200 - len(paths))
+        refused = subscribed.post(f"{PATH}/1/links", {"files": [*names, "original"]}).json()
+        assert refused["error"]["code"] == "invalid_input"
+
+    @pytest.mark.parametrize(("place", "number", "refusal"), REFUSED.values(), ids=REFUSED)
+    def test_links_are_refused_for(self, served, place, number, refusal):
+        put_refused(served)
+        served.subscribe(places=[place or "us"])
+        answer = served.post(f"{PATH}/{number}/links", {"files": ["schema.json"]})
+        assert (answer.status_code, answer.json()["error"]["code"]) == refusal
+
+    def test_links_are_refused_in_the_words_of_the_version_itself(self, served):
+        put_refused(served)
+        codes = []
+        for dataset, number in (
+            ("ds_orange", 1), ("ds_orange", 2), ("ds_orange", 3), ("ds_unknown", 1), ("ds_kings", 1), ("ds_withheld", 1)
+        ):  # fmt: skip
+            path = f"/v1/feeds/datasets/{dataset}/versions/{number}"
+            read, links = served.get(path), served.post(f"{path}/links", {"files": ["schema.json"]})
+            assert (links.status_code, links.json()) == (read.status_code, read.json())
+            codes.append(links.json()["error"]["code"])
+            if number == 1 and dataset == "ds_orange":
+                served.subscribe(places=["fl-county-orange"])
+        assert codes == ["not_subscribed", "not_found", "expired", "not_found", "outside_coverage", "not_deliverable"]
 
     def test_no_link_is_signed_once_no_subscription_delivers_the_dataset(self, served):
         served.version("ds_orange", 1)
         one, two = (served.subscribe(places=["fl-county-orange"]) for _ in range(2))
+
+        def code():
+            answers = served.get(f"{PATH}/1"), served.post(f"{PATH}/1/links", {"files": ["schema.json"]})
+            (code,) = {(answer.status_code, answer.json().get("error", {}).get("code")) for answer in answers}
+            return code
+
         served.delete(f"/v1/feeds/subscriptions/{one}")
-        assert served.get(f"{PATH}/1").status_code == 200
+        assert code() == (200, None)
+        served.patch(f"/v1/feeds/subscriptions/{two}", {"topics": ["zoning"], "revision": 1})
+        assert code() == (409, "not_subscribed")
+        served.patch(f"/v1/feeds/subscriptions/{two}", {"topics": [], "revision": 2})
+        assert code() == (200, None)
         served.delete(f"/v1/feeds/subscriptions/{two}")
-        assert served.get(f"{PATH}/1").json()["error"]["code"] == "not_subscribed"
-        links = served.post(f"{PATH}/1/links", {"files": ["schema.json"]})
-        assert links.json()["error"]["code"] == "not_subscribed"
+        assert code() == (409, "not_subscribed")
+
+    def test_links_already_issued_keep_working_for_their_hour_once_the_subscription_is_gone(self, served):
+        served.version("ds_orange", 1)
+        subscription = served.subscribe(places=["fl-county-orange"])
+        link = served.post(f"{PATH}/1/links", {"files": ["schema.json"]}).json()["files"][0]["url"]
+        served.delete(f"/v1/feeds/subscriptions/{subscription}")
+        for step, status in ((timedelta(hours=1, milliseconds=-1), 200), (timedelta(milliseconds=1), 403)):
+            served.clock.advance(step)
+            assert served.client.get(link).status_code == status
 
     def test_another_workspaces_subscription_signs_nothing(self, served):
         served.version("ds_nation", 1)

@@ -70,6 +70,16 @@ def test_an_agent_has_24_hours_and_24_more_then_the_version_is_held(publisher):
     assert (changed["_ploti_match"], changed["_ploti_match_score"]) == ("agent", 1.0)
 
 
+def test_a_version_waits_for_its_agent_up_to_24_hours_for_an_ask_before_it_is_released(publisher):
+    assert publisher.outcome(EDITED) == ("waiting", 2)
+    ask = ask_of(publisher)
+    assert ask.due_at - ask.asked_at == timedelta(hours=24)
+    assert go_on(publisher, hours=23, minutes=59) == []
+    assert publisher.chain() == [(1, None)]
+    publisher.agent.silent = False
+    assert go_on(publisher, minutes=1) == [("released", 2)]
+
+
 def test_while_a_version_waits_checks_move_the_refresh_and_only_the_newest_state_is_built_next(publisher):
     publisher.subscribe()
     publisher.outcome(EDITED)

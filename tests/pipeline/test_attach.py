@@ -35,7 +35,7 @@ def story(tmp_path_factory):
     told = Publisher(folder, source=source, key=("k",), documents=("pdf",), attachments=attachments)
     told.first = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
     told.same = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
-    told.define(attachments=(Attachment("source:ordinance", str(ordinance)),))
+    told.define(attachments=(Attachment("source:ordinance", str(ordinance)), Attachment("original", str(map_))))
     ordinance.write_bytes(NEWER)
     told.newer = told.check(rows("a.pdf", "b.pdf", "", "none.pdf"))
     (folder / "a.pdf").write_bytes(REVISED)
@@ -65,26 +65,66 @@ def outcome(check):
     return check.outcome, check.version
 
 
-def test_cells_hold_the_name_of_their_document_and_rows_naming_one_share_it(story):
+def test_they_are_the_files_held_as_of_the_version(story):
     assert outcome(story.first) == ("released", 1)
-    assert cells(story, 1) == [name(PLAN), name(PLAN), None, "none.pdf"]
     assert list(listed(story, 1)) == ["source:ordinance", name(PLAN)]
+    assert list(listed(story, 2)) == ["original", "source:ordinance", name(PLAN)]
+    held = [listed(story, number)["source:ordinance"] for number in (1, 2)]
+    assert [content(story, one) for one in held] == [ORDINANCE, NEWER]
 
 
-def test_a_checksum_known_beforehand_is_checked_and_a_mismatch_leaves_the_file_out(story):
+def content(story, one):
+    return b"".join(story.ports.files.read(one.path))
+
+
+def test_original_is_the_file_that_was_downloaded_for_the_dataset(story):
+    assert content(story, listed(story, 2)["original"]) == b"a map"
+
+
+def test_document_and_its_sha256_is_a_file_stored_per_row(story):
+    documents = {file: one for file, one in listed(story, 3).items() if file.startswith("document:")}
+    assert {file: content(story, one) for file, one in documents.items()} == {
+        f"document:{hashlib.sha256(bytes_).hexdigest()}": bytes_ for bytes_ in (PLAN, REVISED)
+    }
+
+
+def test_a_rows_cell_holds_the_name_of_its_document(story):
+    assert cells(story, 1) == [name(PLAN), name(PLAN), None, "none.pdf"]
+
+
+def test_rows_naming_one_document_share_one_attachment(story):
+    assert cells(story, 1).count(name(PLAN)) == 2
+    assert [file for file in told_attachments(story, 1) if file.startswith("document:")] == [name(PLAN)]
+
+
+def test_a_copy_is_checked_against_a_checksum_known_beforehand(story):
     assert listed(story, 1)["source:ordinance"].sha256 == hashlib.sha256(ORDINANCE).hexdigest()
+    assert "not the one that the catalog tells" in story.first.facts["left_out_because"]["original"]
+
+
+def test_a_copy_that_does_not_match_or_could_not_be_made_is_left_out_of_that_version(story):
     told = story.first.facts
-    assert (told["attachments"], told["left_out"]) == (2, 2)
-    assert "the catalog tells" in told["left_out_because"]["original"]
+    assert (told["attachments"], told["left_out"], len(told["left_out_because"])) == (2, 2, 2)
+    assert not {"original", "none.pdf"} & listed(story, 1).keys()
+
+
+def test_the_same_file_has_the_same_sha256_in_several_versions(story):
+    assert {listed(story, number)[name(PLAN)].sha256 for number in (1, 2, 3, 5)} == {hashlib.sha256(PLAN).hexdigest()}
+
+
+def told_attachments(story, number):
+    """Give the attachments of a version's manifest by name."""
+    manifest = json.loads(b"".join(story.ports.files.read(f"{story.version(number).folder}/manifest.json")))
+    return {one["file"]: one for one in manifest["attachments"]}
 
 
 def test_the_manifest_lists_them_without_a_path(story):
-    told = json.loads(b"".join(story.ports.files.read(f"{story.version(1).folder}/manifest.json")))["attachments"]
-    assert told[0] == {
+    told = told_attachments(story, 1)
+    assert told["source:ordinance"] == {
         "file": "source:ordinance", "filename": "ordinance.pdf", "contentType": "application/pdf",
         "sizeBytes": len(ORDINANCE), "sha256": hashlib.sha256(ORDINANCE).hexdigest(),
     }  # fmt: skip
-    assert [one["file"] for one in told] == list(listed(story, 1))
+    assert list(told) == list(listed(story, 1))
 
 
 def test_an_attachment_that_changed_is_a_version_with_zero_counts(story):
@@ -106,7 +146,7 @@ def test_a_copy_that_fails_keeps_the_rows_name_and_makes_no_version_by_itself(st
     assert sorted(story.failing.facts["left_out_because"])[-1] == "source:ordinance"
     assert outcome(story.without) == ("released", 4)
     assert cells(story, 4) == [name(REVISED), None, None, "none.pdf"]
-    assert list(listed(story, 4)) == [name(REVISED)]
+    assert list(listed(story, 4)) == ["original", name(REVISED)]
 
 
 def test_a_copy_that_was_lost_is_put_back(story):
@@ -119,4 +159,5 @@ def test_the_same_bytes_are_stored_once_over_versions_also_where_they_come_back(
     paths = [listed(story, number)[name(PLAN)].path for number in (1, 2, 3, 5)]
     assert len({*paths}) == 1
     copies = [path.split("/")[2] for path in story.ports.files.paths(f"{DATASET}/attachments/")]
-    assert copies == sorted(hashlib.sha256(content).hexdigest() for content in (ORDINANCE, NEWER, PLAN, REVISED))
+    kept = (ORDINANCE, NEWER, PLAN, REVISED, b"a map")
+    assert copies == sorted(hashlib.sha256(content).hexdigest() for content in kept)

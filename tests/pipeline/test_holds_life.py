@@ -39,6 +39,39 @@ def test_a_newer_version_replaces_a_held_one_and_leaves_a_gap(publisher):
     ]
 
 
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory):
+    """Versions 2 discarded, 3 replaced by a newer one, 5 released again and rebuilt."""
+    publisher = Publisher(tmp_path_factory.mktemp("gaps"), key=("k",))
+    publisher.outcome(FULL)
+    publisher.outcome(HALF)
+    publisher.discard()
+    publisher.outcome(LESS)
+    publisher.outcome(GROWN)
+    publisher.outcome(FULL)
+    publisher.release_again(5)
+    return publisher
+
+
+def test_version_numbers_increase_but_can_skip(gaps):
+    numbers = [number for number, _ in gaps.chain()]
+    assert numbers == sorted(set(numbers))
+    assert set(numbers) < set(range(1, 7))
+
+
+def test_a_discarded_a_replaced_and_a_rebuilt_version_leave_a_gap(gaps):
+    assert statuses(gaps, 2, 3, 5) == ["discarded", "superseded", "released_again"]
+    assert [number for number, _ in gaps.chain()] == [1, 4, 6]
+
+
+def test_each_version_names_the_one_that_its_changes_apply_to(gaps):
+    assert gaps.chain() == [(1, None), (4, 1), (6, 5)]
+    held = {row["_ploti_record_id"]: row["v"] for row in gaps.rows(1)}
+    for row in gaps.rows(4, "changes"):
+        held[row["_ploti_record_id"]] = row["v"]
+    assert held == {row["_ploti_record_id"]: row["v"] for row in gaps.rows(4)}
+
+
 def test_after_a_discarded_version_the_next_one_follows_from_the_one_that_is_held_by_subscribers(publisher):
     subscription = publisher.subscribe()
     publisher.outcome(FULL)

@@ -42,7 +42,7 @@ def publisher(published, tmp_path):
     return published.copy(tmp_path)
 
 
-def test_records_that_are_one_after_all_take_their_first_ids_back(publisher):
+def test_ids_change_when_staff_replace_them_and_when_the_agent_finds_that_two_ids_are_one_record(publisher):
     with pytest.raises(ReplacementRefused, match="nobody judges the records of ds_x"):
         revisit(publisher.ports, DATASET)
     publisher.define(matching=replace(publisher.dataset.matching, agent="built-in"))
@@ -58,8 +58,9 @@ def test_records_that_are_one_after_all_take_their_first_ids_back(publisher):
     assert {owner: fourth[owner] for owner in edited} == {owner: first[owner] for owner in edited}
     carried = {row["_ploti_previous_record_id"]: row["_ploti_record_id"] for row in publisher.rows(4, "id-map")}
     assert carried == {third[owner]: fourth[owner] for owner in third}
-    assert publisher.version(4).resync_reason == "record_ids_changed"
     assert revisit(publisher.ports, DATASET) == ()
+    assert publisher.replace_ids() == [("released", 5)]
+    assert [publisher.version(number).resync_reason for number in (4, 5)] == ["record_ids_changed"] * 2
 
 
 def test_ids_that_were_replaced_since_are_found_by_the_ones_that_they_have_now(publisher):

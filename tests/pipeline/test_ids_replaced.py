@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.pipeline.publishing import DATASET, Publisher, table
 
+from ploti_server.api.shapes import version_shape
 from ploti_server.domain.replacements import Replacement, ReplacementRefused
 from ploti_server.pipeline.act import replace_ids
 from ploti_server.pipeline.check import GivenState, take_state
@@ -53,28 +54,49 @@ def id_map(publisher, number):
     return {row["_ploti_previous_record_id"]: row["_ploti_record_id"] for row in rows}
 
 
-def test_a_version_that_replaces_ids_is_a_reload_with_an_id_map(publisher):
-    subscription = publisher.subscribe()
-    old, refresh = publisher.ids(1, "k"), publisher.refresh()
+@pytest.fixture(scope="module")
+def replaced(published, tmp_path_factory):
+    """The same after all ids were replaced, and a further state."""
+    publisher = published.copy(tmp_path_factory.mktemp("replaced"))
+    publisher.subscription, publisher.before = publisher.subscribe(), publisher.refresh()
     assert publisher.replace_ids() == [("released", 2)]
-    version, new = publisher.version(2), publisher.ids(2, "k")
-    assert (version.resync_reason, version.record_ids_changed, version.counts) == ("record_ids_changed", True, None)
-    assert version.files_of("changes") == ()
-    assert id_map(publisher, 2) == {old[k]: new[k] for k in old}
-    assert not set(old.values()) & set(new.values())
-    sent = ("resync_required", 2, "record_ids_changed", "1.0")
-    assert publisher.log(subscription, "version", "reason", "schemaVersion")[-1] == sent
-    told = manifest(publisher, 2)
-    assert (told["recordIdsChanged"], told["resyncRequired"], told["counts"]) == (True, True, None)
-    assert "id-map/part-0000.parquet" in {file["path"] for file in told["files"]}
-    assert (publisher.refresh(), version.fetched_at) == (refresh, publisher.version(1).fetched_at)
-
+    publisher.after = publisher.refresh()
     assert publisher.outcome(GROWN) == ("released", 3)
+    return publisher
+
+
+def test_a_version_that_replaces_ids_is_a_reload_and_says_so(replaced):
+    version = replaced.version(2)
+    assert (version.record_ids_changed, version.counts, version.files_of("changes")) == (True, None, ())
+    told = manifest(replaced, 2)
+    assert (told["recordIdsChanged"], told["resyncRequired"], told["counts"]) == (True, True, None)
+    shape = version_shape(version)
+    assert (shape["recordIdsChanged"], shape["resyncRequired"]) == (True, True)
+    assert (replaced.before, version.fetched_at) == (replaced.after, replaced.version(1).fetched_at)
+
+
+def test_it_arrives_as_a_resync_for_the_reason_of_the_ids(replaced):
+    sent = ("resync_required", 2, "record_ids_changed", "1.0")
+    assert replaced.log(replaced.subscription, "version", "reason", "schemaVersion")[1] == sent
+
+
+def test_its_id_map_lists_both_ids_and_the_dataset_for_every_record_carried(replaced):
+    (part,) = replaced.version(2).files_of("id-map")
+    assert part.path in {file["path"] for file in manifest(replaced, 2)["files"]}
+    rows = replaced.rows(2, "id-map")
+    assert {tuple(row) for row in rows} == {("_ploti_previous_record_id", "_ploti_record_id", "_ploti_dataset_id")}
+    old, new = replaced.ids(1, "k"), replaced.ids(2, "k")
+    assert id_map(replaced, 2) == {old[k]: new[k] for k in old}
+    assert not set(old.values()) & set(new.values())
+
+
+def test_later_versions_carry_the_new_ids(replaced):
     counts = {"added": 1, "changed": 0, "removed": 0}
-    assert publisher.log(subscription, "version", "previousVersion", "counts")[-1] == ("updated", 3, 2, counts)
-    assert publisher.ids(3, "k").items() > new.items()
-    assert (publisher.version(3).id_epoch, publisher.version(3).record_ids_changed) == (1, False)
-    assert id_map(publisher, 3) == {}
+    sent = replaced.log(replaced.subscription, "version", "previousVersion", "counts")[-1]
+    assert sent == ("updated", 3, 2, counts)
+    assert replaced.ids(3, "k").items() > replaced.ids(2, "k").items()
+    assert (replaced.version(3).id_epoch, replaced.version(3).record_ids_changed) == (1, False)
+    assert id_map(replaced, 3) == {}
 
 
 def test_named_ids_are_replaced_and_the_map_holds_all_that_are_carried(publisher):

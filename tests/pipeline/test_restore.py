@@ -12,6 +12,7 @@ from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.restore import Restored, RestoreFailed, lost_files, restore, restore_current
 from ploti_server.ports import Judgement
 from ploti_server.testing import FakeAgent
+from ploti_server.worker import UPKEEP, Upkeep
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,15 @@ def test_every_lost_file_has_the_same_bytes_again_under_a_new_attempt(publisher)
     assert (restored.number, restored.attempt, restored.rebuilt_at) == (2, 2, publisher.clock.now())
     assert stored(publisher, 2) == before
     assert restore_current(publisher.ports) == Restored()
+
+
+def test_a_working_server_makes_them_again_within_minutes(publisher):
+    upkeep = Upkeep(tuple(piece for piece in UPKEEP if piece[1] is restore_current))
+    upkeep.look_after(publisher.ports)
+    lose(publisher, 2, "snapshot/part-0000.parquet")
+    publisher.clock.advance(minutes=5)
+    upkeep.look_after(publisher.ports)
+    assert (lost_files(publisher.ports, publisher.version(2)), publisher.version(2).attempt) == ((), 2)
 
 
 def test_a_first_version_is_made_again_from_its_state_alone(publisher):

@@ -1,5 +1,7 @@
 """What sync does next: one row per sentence of page 003, page 001 and D11.4."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,6 +144,13 @@ def test_one_event(held, one, step):
     assert decide(held, one, "pause") == step
 
 
+def test_only_a_load_and_applied_changes_move_the_held_version():
+    for _, held, one, _ in ONE_EVENT:
+        step = decide(held, one, "pause")
+        expected = (step.version or 99) if isinstance(step, Load | Apply) else held.version
+        assert after(held, step, current=99).version == expected
+
+
 def test_an_unknown_event_type_is_never_passed_over():
     with pytest.raises(AssertionError, match="renamed"):
         decide(HELD, event(11, "renamed", version=42, schemaVersion="2.1"), "pause")
@@ -165,6 +174,18 @@ MANY_EVENTS = [
         HELD,
         [updated(11, 42, 41), updated(12, 43, 42)],
         [Apply(D, 42, 41, 11), Apply(D, 43, 42, 12)],
+    ),
+    (
+        "a chain is applied in its order and what is at or below the held version skipped",
+        HELD,
+        [updated(11, 40, 39), updated(12, 41, 40), updated(13, 50, 41), updated(14, 51, 50)],
+        [Apply(D, 50, 41, 13), Apply(D, 51, 50, 14)],
+    ),
+    (
+        "after a reload its events at or below that version are skipped",
+        replace(HELD, version=45),
+        [updated(11, 42, 41), schema_changed(12, 44, "2.2"), resync(13, 44), updated(14, 45, 44)],
+        [Pass(D, BELOW, 14)],
     ),
     (
         "a chain of more changes than rows is one load of its last version",
