@@ -69,12 +69,12 @@ def unharmed(run, before, tmp_path_factory):
     return told
 
 
-def published(home):
+def published(home, dataset=DATASET):
     """All that subscribers can see: released versions with their files' checksums, and the log without its times."""
     ports = build_ports(Settings.of(home=home))
     with ports.store.read() as records:
-        versions = records.versions.released(DATASET)
-        held = records.versions.in_status(DATASET, ("held", "building", "waiting"))
+        versions = records.versions.released(dataset)
+        held = records.versions.in_status(dataset, ("held", "building", "waiting"))
         (subscription,) = records.subscriptions.all()
         log = records.events.after(subscription.id, 0, 1000)
     for version in versions:

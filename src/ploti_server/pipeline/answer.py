@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from ploti_server.domain.asks import FINISHED, AnswerRefused, Ask, AskedPair, answered, pairs_named
 from ploti_server.domain.checks import STAFF_ACTS, Check, CheckKind, CheckStatus
@@ -44,6 +45,8 @@ def answer(ports: Ports, dataset_id: str, names: str | None, same: bool, note: s
         if not ask.open_pairs and check.status is CheckStatus.WAITING:
             check = replace(check, due_at=now)
             records.checks.put(check)
+        ports.reach("answer.before_commit")
+    ports.reach("answer.kept")
     return Open(ask, check, found.is_held)
 
 
@@ -76,17 +79,23 @@ def finish(ports: Ports, dataset_id: str) -> Check:
     A held version's state is built again under a higher number, beside the version that is current now. Raises
     `AnswerRefused`.
     """
-    now = ports.clock.now()
     with ports.store.write() as records:
         records.catalog.lock([dataset_id])
-        found = open_ask(records, dataset_id)
-        check = replace(found.check, facts=found.check.facts | {FINISHED: True}, due_at=now)
-        if not found.is_held:
-            records.checks.put(check)
-            return check
-        if records.checks.open_of(dataset_id):
-            raise AnswerRefused(f"a newer state of {dataset_id} is being built and takes this one's place")
-        kind = CheckKind.RESUME if check.kind in STAFF_ACTS else check.kind
-        check = replace(check, kind=kind, facts={FINISHED: True})
-        queued = replace(check, status=CheckStatus.QUEUED, created_at=now, finished_at=None)
-        return records.checks.add(replace(queued, outcome=None, version=None, reason=None, due_at=None, attempts=0))
+        check = _finished(records, open_ask(records, dataset_id), ports.clock.now())
+        ports.reach("answer.before_commit")
+    ports.reach("answer.kept")
+    return check
+
+
+def _finished(records: Records, found: Open, now: datetime) -> Check:
+    """Let a waiting version's build be due, or queue that of a held one."""
+    check = replace(found.check, facts=found.check.facts | {FINISHED: True}, due_at=now)
+    if not found.is_held:
+        records.checks.put(check)
+        return check
+    if records.checks.open_of(check.dataset_id):
+        raise AnswerRefused(f"a newer state of {check.dataset_id} is being built and takes this one's place")
+    kind = CheckKind.RESUME if check.kind in STAFF_ACTS else check.kind
+    check = replace(check, kind=kind, facts={FINISHED: True})
+    queued = replace(check, status=CheckStatus.QUEUED, created_at=now, finished_at=None)
+    return records.checks.add(replace(queued, outcome=None, version=None, reason=None, due_at=None, attempts=0))
