@@ -1,11 +1,17 @@
 """Ids replaced and a version released again, from a real publisher to readers' tables (page 001)."""
 
+import sqlite3
+from contextlib import closing
+
+import duckdb
+import psycopg
 import pytest
 from tests.e2e.independent import SyncedTable
 from tests.e2e.serving import Publisher, serving
 
 from ploti import Client
 from ploti.errors import Reload
+from ploti.look.diff import diff
 from ploti.sync.loop import sync, verify
 from ploti.sync.targets import open_target
 from ploti_server.domain.replacements import Replacement
@@ -87,3 +93,46 @@ def test_readers_keep_up_through_replaced_ids_and_a_version_released_again(tmp_p
             (2, 1, True),
             (4, 3, False),
         ]
+
+
+def test_ids_that_late_readers_keep_are_what_their_records_carry_now(tmp_path, monkeypatch, postgres_database):
+    """The version that replaced them was released again before the readers followed: its map answers 410."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "catalog.yaml").write_text(CATALOG)
+    publisher = Publisher(tmp_path / "home", ("x",), tmp_path / "catalog.yaml")
+    subscription = publisher.subscribe()
+    file = tmp_path / "late"
+    readers = {
+        f"duckdb:///{file}.duckdb": lambda: duckdb.connect(f"{file}.duckdb"),
+        f"sqlite:///{file}.gpkg": lambda: closing(sqlite3.connect(f"{file}.gpkg", isolation_level=None)),
+        postgres_database: lambda: psycopg.connect(postgres_database, autocommit=True),
+    }
+    folder = open_target(f"parquet:///{file}")
+    with serving(publisher) as url, Client(publisher.key, url) as client:
+        publish(publisher, 20)
+        first = ids(publisher, 1)
+        sync(client, subscription, folder)
+        for address, connect in readers.items():
+            sync(client, subscription, open_target(address))
+            with connect() as db:
+                db.execute("CREATE TABLE orders (k TEXT, record TEXT)")
+                for k in ("3", "4", "19"):
+                    db.execute(f"INSERT INTO orders VALUES ('{k}', '{first[k]}')")
+        assert build(publisher, replace_ids(publisher.ports, DATASET, Replacement())) == [2]
+        assert build(publisher, release_again(publisher.ports, DATASET, 2)) == [3]
+        assert publish(publisher, 19) == 4
+        now, gone = ids(publisher, 4), ids(publisher, 3)["19"]
+        assert not set(first.values()) & set(now.values())
+        for address, connect in readers.items():
+            (report,) = sync(client, subscription, open_target(address), rewrite_ids=["orders.record"]).datasets
+            assert (report.held.version, report.held.state) == (4, "ok")
+            with connect() as db:
+                assert dict(db.execute(f"SELECT k, _ploti_record_id FROM {DATASET}").fetchall()) == now
+                kept = dict(db.execute("SELECT k, record FROM orders").fetchall())
+            assert kept == {"3": now["3"], "4": now["4"], "19": gone}
+        (report,) = sync(client, subscription, folder, rewrite_ids=["orders.record"]).datasets
+        assert (report.held.version, report.held.state) == (1, "paused")
+        (report,) = sync(client, subscription, folder).datasets
+        assert (report.held.version, report.held.state) == (4, "ok")
+        found = diff(client, DATASET, 1, 4)
+        assert (found.counts, found.replaced) == ({"added": 0, "changed": 0, "removed": 1}, 19)

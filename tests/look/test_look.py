@@ -260,6 +260,24 @@ def test_records_keep_their_rows_where_ids_were_replaced_twice(feed, client):
     }
 
 
+@pytest.mark.parametrize("kept", ["released_again", "pruned"])
+def test_records_keep_their_rows_where_the_map_of_replaced_ids_is_gone(feed, client, kept):
+    """What a version between replaced is asked for, and what a later one replaced once more."""
+    feed.add(A, COLUMNS, rows(1, 2, 3))
+    for moved in ({1: 101, 2: 102}, {}, {102: 202}):
+        ids = {record_id(was): record_id(now) for was, now in moved.items()}
+        before = feed.current(A)
+        later = {ids.get(id_, id_): values for id_, values in before.rows.items()}
+        reason = "record_ids_changed" if moved else "previous_unavailable"
+        feed.reload(A, later, reason, id_map=ids or None, previous=before.version)
+    feed.update(A, put={record_id(202): row(2, units=9)}, drop=[record_id(101)])
+    feed.api.keep(A, 2, kept)
+    found = diff(client, A, 1, 5)
+    assert found.counts == {"added": 0, "changed": 1, "removed": 1}
+    told = {(each.change, each.previous_id, each.record_id) for each in found.records}
+    assert told == {("changed", record_id(2), record_id(202)), ("removed", None, record_id(1))}
+
+
 def test_two_records_that_trade_their_ids_are_followed(feed, client):
     feed.add(A, COLUMNS, rows(1, 2, 3))
     traded = {record_id(1): row(2, units=9), record_id(2): row(1), **rows(3)}

@@ -11,6 +11,7 @@ from tests.sync.test_sync_duckdb_stories import DuckKit
 from tests.sync.test_sync_postgresql_stories import PostgresKit
 
 from ploti import Client
+from ploti._http import Retries
 from ploti.sync.loop import resync, sync
 from ploti.sync.target import SyncError, reach_nothing
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
@@ -56,13 +57,14 @@ def feed():
 
 @pytest.fixture
 def client(feed):
-    with Client(**feed.api.client_options) as client:
+    with Client(**feed.api.client_options, retries=Retries(attempts=1)) as client:
         yield client
 
 
 def move(feed, **moved):
     """Replace ids: by number before, number after; the others keep theirs, and record 19 goes."""
-    after = {record_id(number): record_id(moved.get(f"r{number}", number)) for number in range(19)}
+    numbers = {*range(19), *(int(name[1:]) for name in moved)}
+    after = {record_id(number): record_id(moved.get(f"r{number}", number)) for number in numbers}
     rows = {after.get(id_, id_): row for id_, row in feed.current(A).rows.items() if id_ != record_id(19)}
     feed.reload(A, rows, "record_ids_changed", id_map=after)
 
@@ -92,6 +94,49 @@ def test_ids_that_a_user_keeps_follow_every_map_on_the_way(kit, feed, client, ag
     assert ordered(kit) == {1: record_id(2), 2: record_id(100), 3: None, 4: record_id(100)}
     sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"])
     assert ordered(kit)[2] == record_id(100)
+
+
+def test_ids_whose_map_went_with_a_version_released_again_are_asked_for(kit, feed, client):
+    """Version 2 replaced ids and is listed no more, version 4 replaces one of them once more."""
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    kit.run(*ORDERS)
+    kit.run("CREATE TABLE {schema}.notes (n INTEGER, about TEXT)")
+    kit.run(f"INSERT INTO {{schema}}.notes VALUES (1, 'none of ours'), (2, '{record_id(999)}'), (3, '{record_id(3)}')")
+    move(feed, r1=101, r2=102)
+    feed.api.keep(A, 2, "released_again")
+    feed.reload(A, feed.current(A).rows, "previous_unavailable", version=3, previous=2)
+    move(feed, r102=202)
+    columns = ["orders.permit", "notes.about"]
+    (report,) = sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=columns).datasets
+    assert (report.held.state, report.held.version) == ("ok", 4)
+    check_rows(feed, kit, A, 4)
+    assert ordered(kit) == {1: record_id(101), 2: record_id(202), 3: None, 4: record_id(202)}
+    kept = dict(kit.run("SELECT n, about FROM {schema}.notes"))
+    assert kept == {1: "none of ours", 2: record_id(999), 3: record_id(3)}
+
+
+def test_a_dataset_stays_behind_while_nobody_tells_what_became_of_its_ids(kit, feed, client):
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    kit.run(*ORDERS)
+    move(feed, r1=101)
+    feed.api.keep(A, 2, "released_again")
+    feed.reload(A, feed.current(A).rows, "previous_unavailable", version=3, previous=2)
+    feed.api.fail_next("/records$", 500)
+    report = sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"])
+    assert [(each.held.state, each.held.version) for each in report.behind] == [("behind", 1)]
+    assert ordered(kit)[1] == record_id(1)
+    assert not sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"]).behind
+    assert ordered(kit)[1] == record_id(101)
+
+
+def test_resync_asks_for_ids_that_a_run_without_the_column_passed_over(kit, feed, client):
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    kit.run(*(each.replace("{key}", "") for each in ORDERS))
+    move(feed, r1=101)
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    assert ordered(kit)[1] == record_id(1)
+    resync(client, kit.open(reach_nothing), A, rewrite_ids=["orders.permit"])
+    assert ordered(kit)[1] == record_id(101)
 
 
 def test_a_column_that_is_not_there_pauses_before_anything_moves(kit, feed, client):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final, Literal
 
 from ploti._client import Client
@@ -9,8 +10,9 @@ from ploti._download import ignore_bytes
 from ploti.contract.files import PREVIOUS_RECORD_ID, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.contract.values import ColumnType
-from ploti.errors import FixRequest
+from ploti.errors import FixRequest, Reload
 from ploti.look.view import Look, Record, as_text, looking, own_columns, quoted
+from ploti.sync.replaced import leads, replacements
 
 _ID: Final = quoted(RECORD_ID)
 _LIKE_A_COPY: Final = 2
@@ -82,23 +84,44 @@ class Diff:
 
     def _map_ids(self, old: int, new: int) -> bool:
         """Make `ids`, from every id in the old version that was replaced to the one that its record has now."""
-        db = self._look.db
+        db, all_there = self._look.db, True
         db.execute("CREATE OR REPLACE TABLE ids (was VARCHAR, id VARCHAR)")
-        replaced = False
-        for version in self._look.client.feeds.datasets.versions.iter(self._dataset, after=old):
-            if version["version"] > new:
-                break
+        listed = self._look.client.feeds.datasets.versions.iter(self._dataset, after=old)
+        passed = list(takewhile(lambda version: version["version"] <= new, listed))
+        for version in passed:
             if version["recordIdsChanged"]:
-                replaced = True
-                self._look.view("step", self._look.parts(self._dataset, version["version"], "id_map"))
-                step = f"SELECT {quoted(PREVIOUS_RECORD_ID)} AS was, {_ID} AS id FROM step"
-                db.execute(
-                    f"CREATE OR REPLACE TABLE ids AS WITH step AS ({step}) "
-                    "SELECT coalesce(ids.was, step.was) AS was, coalesce(step.id, ids.id) AS id "
-                    "FROM ids FULL JOIN step ON ids.id = step.was"
-                )
+                try:
+                    self._look.view("step", self._look.parts(self._dataset, version["version"], "id_map"))
+                except Reload:
+                    all_there = False
+                    continue
+                self._take_step(f"SELECT {quoted(PREVIOUS_RECORD_ID)} AS was, {_ID} AS id FROM step")
+        if not all_there or not leads(passed, old, new):
+            self._ask()
         db.execute("DELETE FROM ids WHERE was = id")
-        return replaced
+        return bool(db.execute("SELECT count(*) FROM ids").fetchall()[0][0])
+
+    def _take_step(self, step: str, values: Mapping[str, Any] | None = None) -> None:
+        """Lead every id in `ids` one step on, ids that were not replaced before among them."""
+        self._look.db.execute(
+            f"CREATE OR REPLACE TABLE ids AS WITH step AS ({step}) "
+            "SELECT coalesce(ids.was, step.was) AS was, coalesce(step.id, ids.id) AS id "
+            "FROM ids FULL JOIN step ON ids.id = step.was",
+            values,
+        )
+
+    def _ask(self) -> None:
+        """Ask what became of the ids that the new version has not, where a map is gone (page 001)."""
+        lost = (
+            f"SELECT coalesce(ids.id, o.{_ID}) AS now FROM old_rows o LEFT JOIN ids ON ids.was = o.{_ID} "
+            f"WHERE now NOT IN (SELECT {_ID} FROM new_rows)"
+        )
+        asked: set[str] = set()
+        while ids := {row[0] for row in self._look.db.execute(lost).fetchall()} - asked:
+            found = replacements(self._look.client, self._dataset, ids)
+            asked |= ids
+            step = "SELECT unnest($was::VARCHAR[]) AS was, unnest($now::VARCHAR[]) AS id"
+            self._take_step(step, {"was": list(found.keys()), "now": list(found.values())})
 
     def _columns(self) -> Columns:
         before, after = own_columns(self._before), own_columns(self._after)

@@ -75,16 +75,19 @@ class Downloads:
         )
 
     def id_map(self, dataset_id: str, version: int) -> tuple[Path, ...]:
-        """Fetch the parts of a version's id map, which is kept past the version's retention (D12.3)."""
+        """Fetch the parts of a version's id map, which is kept past the version's retention (D12.3).
+
+        Raises Reload where it is gone, as with a version that was released again.
+        """
         sign = self.client.feeds.datasets.versions.links
         documents = sign(dataset_id, version, files=["manifest.json"])["files"]
         if not documents:
-            raise StepRefused(f"the id map of version {version} is not to be had any more")
+            raise Reload(f"The id map of version {version} is gone: load the current one.", code="expired")
         listed = self.manifest(dataset_id, version, _linked(documents[0]))["files"]
         names = [file["path"] for file in listed if file["path"].startswith("id-map/")]
         signed = [_linked(file) for file in sign(dataset_id, version, files=names)["files"]] if names else []
         if not names or len(signed) < len(names):
-            raise StepRefused(f"the id map of version {version} is not to be had any more")
+            raise Reload(f"The id map of version {version} is gone: load the current one.", code="expired")
         fetching = Fetching(self, dataset_id, version, {file["path"]: file for file in signed})
         return tuple(fetching.get(file, PART_BYTES_MOST) for file in signed)
 

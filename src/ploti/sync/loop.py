@@ -137,7 +137,10 @@ def resync(
         held = state.datasets.get(dataset_id)
         if held is None or state.subscription_id is None or not held.followed:
             raise SyncError(f"{dataset_id} is not followed here: `ploti sync status` lists what is.")
-        run = Run(client, state.subscription_id, target, fetching, "apply", dict(state.datasets), (), columns)
+        run = Run(
+            client, state.subscription_id, target, fetching, "apply", dict(state.datasets), (), columns,
+            asks_for_ids=True,
+        )  # fmt: skip
         load(run, replace(held, version=None), Load(dataset_id, None, "asked for", held.position))
         return replace(run.reports[dataset_id], from_version=held.version)
 

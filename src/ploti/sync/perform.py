@@ -25,10 +25,10 @@ from ploti.sync.plan import (
     catch_up,
     major_of,
 )
+from ploti.sync.replaced import leads, with_maps, with_told
 from ploti.sync.target import (
     DatasetInfo,
     Delivery,
-    IdsReplaced,
     Moved,
     RowsDiffer,
     StepBlocked,
@@ -57,7 +57,10 @@ class DatasetReport:
 
 @dataclass
 class Run:
-    """One run's tools, what is held, and what became of each dataset so far."""
+    """One run's tools, what is held, and what became of each dataset so far.
+
+    `asks_for_ids` has the API asked of every lost id in the columns to be `rewritten`, not only where a map is gone.
+    """
 
     client: Client
     subscription_id: str
@@ -68,6 +71,7 @@ class Run:
     chosen: Collection[str] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
     workers: int = 1
+    asks_for_ids: bool = False
     ahead: Ahead | None = None
     stored: dict[str, Held] = field(default_factory=dict)
     infos: dict[str, DatasetInfo] = field(default_factory=dict)
@@ -211,21 +215,26 @@ def _load_last_accepted(run: Run, held: Held, step: Load) -> Held:
 def _load_files(run: Run, held: Held, step: Load, files: VersionFiles) -> Held:
     assert step.version is not None
     delivery = _fetched(run, held.dataset_id, step.version, files, "snapshot")
-    delivery = replace(delivery, ids_replaced=_ids_replaced(run, held.dataset_id, step.version))
+    delivery = _with_ids_replaced(run, delivery)
     info = run.infos.get(held.dataset_id) or DatasetInfo.of(_dataset(run, held.dataset_id))
     loaded = _holding(run, held, after(held, step), delivery)
     moved = _into(run, delivery, lambda: run.target.load(delivery, loaded, info))
     return run.tell(replace(loaded, rows=moved.rows), moved, reloaded=True)
 
 
-def _ids_replaced(run: Run, dataset_id: str, version: int) -> IdsReplaced | None:
-    """Fetch the id maps between the rows that are here and a version, where the user keeps ids of records."""
-    here = run.of(dataset_id)
+def _with_ids_replaced(run: Run, delivery: Delivery) -> Delivery:
+    """Add what became of ids between the rows that are here and a version, where the user keeps ids of records.
+
+    Where a version on the way is listed no more, as after it was released again, or its map is gone, the API is asked.
+    """
+    here = run.of(delivery.dataset_id)
     if not run.rewritten or here.version is None:
-        return None
-    passed = [each for each in _versions(run, here) if each["recordIdsChanged"] and each["version"] <= version]
-    maps = tuple(run.downloads.id_map(dataset_id, each["version"]) for each in passed)
-    return IdsReplaced(run.rewritten, maps) if maps else None
+        return delivery
+    passed = [each for each in _versions(run, here) if each["version"] <= delivery.version]
+    mapped, all_there = with_maps(run.downloads, delivery, run.rewritten, passed)
+    if run.asks_for_ids or not all_there or not leads(passed, here.version, delivery.version):
+        return with_told(run.downloads, run.target, mapped)
+    return mapped if mapped.ids_replaced and mapped.ids_replaced.maps else delivery
 
 
 def _apply(run: Run, held: Held, step: Apply) -> Held:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -131,10 +131,14 @@ INFO_COLUMNS: Final = tuple(each.name for each in fields(DatasetInfo))
 
 @dataclass(frozen=True)
 class IdsReplaced:
-    """Columns of the user's own tables that hold record ids, and the id maps on the way to a version, oldest first."""
+    """Columns of the user's own tables that hold record ids, and the id maps on the way to a version, oldest first.
+
+    `told` comes after them: what the API told of ids whose map is gone.
+    """
 
     columns: tuple[tuple[str, str], ...]
     maps: tuple[tuple[Path, ...], ...]
+    told: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -218,6 +222,12 @@ class Target(Protocol):
 
         Rows that agree, volatile columns aside, are not touched; the position stays. Gives what was added, changed and
         removed. Raises TableSpoilt where rows are not all that is wrong, else as `load`.
+        """
+
+    def lost_ids(self, delivery: Delivery) -> frozenset[str]:
+        """Give the record ids in the user's columns that no record of the snapshot carries, rewritten as `load` would.
+
+        Raises StepBlocked for a column that is not there.
         """
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:

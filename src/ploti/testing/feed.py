@@ -114,7 +114,29 @@ class Feed:
             manifest={"digest": digest_of(rows, schema).to_wire()},
         )
         self.snapshots[dataset_id][number] = Snapshot(number, schema, dict(rows))
+        self._trace(dataset_id, number, rows, id_map or {})
         return number
+
+    def _trace(self, dataset_id: str, number: int, rows: Rows, id_map: Mapping[str, str]) -> None:
+        """Have the API tell of the ids that a map replaced and that no record carries now."""
+        known = self.api.state.datasets[dataset_id].records
+        for old, new in id_map.items():
+            if new in rows:
+                known.pop(new, None)
+            if old != new and old not in rows:
+                self.api.add_record(
+                    {
+                        "datasetId": dataset_id,
+                        "recordId": old,
+                        "status": "replaced",
+                        "firstVersion": 1,
+                        "lastVersion": number - 1,
+                        "replacedBy": new,
+                        "currentId": new,
+                    }
+                )
+        for id_, told in known.items():
+            known[id_] = {**told, "currentId": id_map.get(told["currentId"] or "", told["currentId"])}
 
     def update(
         self,

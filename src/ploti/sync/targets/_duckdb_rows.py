@@ -10,12 +10,13 @@ from typing import Any, Final
 
 import duckdb
 
-from ploti.contract.files import CHANGE, ENVELOPE, OP, PREVIOUS_RECORD_ID, RECORD_ID
+from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepBlocked, StepRefused, check_whole
+from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepRefused, check_whole
 from ploti.sync.targets._duckdb_file import literal, quoted
 from ploti.sync.targets._duckdb_shape import bring_shape, rebuild_shape, shape_of
+from ploti.sync.targets._parts import ID_LIKE, PAIR, no_column
 
 _CHANGES: Final = "_ploti_changes"
 _WRONG: Final = "_ploti_wrong"
@@ -106,17 +107,37 @@ def mend_rows(
 
 
 def rewrite_ids(db: duckdb.DuckDBPyConnection, replaced: IdsReplaced) -> None:
-    """Rewrite the ids in the user's columns by each id map in turn."""
+    """Rewrite the ids in the user's columns by each id map in turn, and by what was told of single ones."""
+    told = "SELECT unnest($was::VARCHAR[]), unnest($now::VARCHAR[])"
+    was, now = list(replaced.told.keys()), list(replaced.told.values())
+    for table, column in _users_columns(db, replaced):
+        held = quoted(column)
+        for pairs in (*(f"SELECT {PAIR} FROM {_parquet(parts)}" for parts in replaced.maps), told):
+            db.execute(
+                f"UPDATE {quoted(table)} AS held SET {held} = map.id "
+                f"FROM ({pairs}) AS map (previous, id) WHERE held.{held} = map.previous",
+                {"was": was, "now": now} if pairs is told else {},
+            )
+
+
+def kept_ids(db: duckdb.DuckDBPyConnection, replaced: IdsReplaced) -> set[str]:
+    """Give the record ids in the user's columns."""
+    return {
+        row[0]
+        for table, column in _users_columns(db, replaced)
+        for row in db.execute(
+            f"SELECT DISTINCT {quoted(column)} FROM {quoted(table)} WHERE {quoted(column)} LIKE ? ESCAPE '!'", [ID_LIKE]
+        ).fetchall()
+    }
+
+
+def _users_columns(db: duckdb.DuckDBPyConnection, replaced: IdsReplaced) -> tuple[tuple[str, str], ...]:
+    """Give the columns in which ids are rewritten; raises StepBlocked for one that is not there."""
     for table, column in replaced.columns:
         held = shape_of(db, table)
         if held is None or column not in held.columns:
-            raise StepBlocked(f"there is no {table}.{column} to rewrite ids in: name another column, or none")
-        for parts in replaced.maps:
-            db.execute(
-                f"UPDATE {quoted(table)} AS held SET {quoted(column)} = map.{quoted(RECORD_ID)} "
-                f"FROM {_parquet(parts)} AS map "
-                f"WHERE held.{quoted(column)} = map.{quoted(PREVIOUS_RECORD_ID)}"
-            )
+            raise no_column(table, column)
+    return replaced.columns
 
 
 def _move(

@@ -14,13 +14,22 @@ from typing import Any, Final
 
 import duckdb
 
-from ploti.contract.files import CHANGE, ENVELOPE, GEOMETRY, OP, PREVIOUS_RECORD_ID, RECORD_ID
+from ploti.contract.files import CHANGE, ENVELOPE, GEOMETRY, OP, RECORD_ID
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepBlocked, StepRefused
+from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepRefused
 from ploti.sync.targets._geopackage_file import rows_of, run
 from ploti.sync.targets._geopackage_shape import FINE, KEY, Stored
 from ploti.sync.targets._geopackage_shapes import packed
-from ploti.sync.targets._parts import check_file_columns, file_columns, literal, parts_source, quoted
+from ploti.sync.targets._parts import (
+    ID_LIKE,
+    check_file_columns,
+    file_columns,
+    id_pairs,
+    literal,
+    no_column,
+    parts_source,
+    quoted,
+)
 
 Reader = duckdb.DuckDBPyConnection
 _BATCH_ROWS: Final = 5_000
@@ -233,20 +242,40 @@ def refill(db: sqlite3.Connection, table: str, staging: str, columns: Sequence[S
 
 
 def rewrite_ids(db: sqlite3.Connection, reader: Reader, replaced: IdsReplaced) -> None:
-    """Rewrite the ids in the user's columns by each id map in turn."""
-    previous = quoted(PREVIOUS_RECORD_ID)
-    for parts in replaced.maps:
+    """Rewrite the ids in the user's columns by each id map in turn, and by what was told of single ones."""
+    columns = _users_columns(db, replaced)
+    db.execute("PRAGMA defer_foreign_keys = 1")
+    for pairs in id_pairs(reader, replaced):
         db.execute("CREATE TEMP TABLE _ploti_map (previous TEXT PRIMARY KEY, id TEXT)")
-        for batch in _batches(reader.execute(f"SELECT {previous}, {_ID} FROM {parts_source(parts)}")):
+        for batch in pairs:
             db.executemany("INSERT INTO temp._ploti_map VALUES (?, ?)", batch)
-        for table, column in replaced.columns:
-            if not rows_of(db, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)):
-                raise StepBlocked(f"there is no {table}.{column} to rewrite ids in: name another column, or none")
+        for table, column in columns:
             held = quoted(column)
             db.execute(
                 f"UPDATE {quoted(table)} AS t SET {held} = m.id FROM temp._ploti_map AS m WHERE t.{held} = m.previous"
             )
         db.execute("DROP TABLE temp._ploti_map")
+
+
+def kept_ids(db: sqlite3.Connection, replaced: IdsReplaced) -> set[str]:
+    """Give the record ids in the user's columns."""
+    return {
+        row[0]
+        for table, column in _users_columns(db, replaced)
+        for row in rows_of(
+            db,
+            f"SELECT DISTINCT {quoted(column)} FROM {quoted(table)} WHERE {quoted(column)} LIKE ? ESCAPE '!'",
+            (ID_LIKE,),
+        )
+    }
+
+
+def _users_columns(db: sqlite3.Connection, replaced: IdsReplaced) -> tuple[tuple[str, str], ...]:
+    """Give the columns in which ids are rewritten; raises StepBlocked for one that is not there."""
+    for table, column in replaced.columns:
+        if not rows_of(db, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)):
+            raise no_column(table, column)
+    return replaced.columns
 
 
 def check_marks(db: sqlite3.Connection, staging: str) -> tuple[int, int, int]:

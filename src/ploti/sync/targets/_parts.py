@@ -2,14 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 
-from ploti.sync.target import StepRefused
+from ploti.contract.files import PREVIOUS_RECORD_ID, RECORD_ID
+from ploti.sync.target import Delivery, IdsReplaced, StepBlocked, StepRefused
 
 _MEMORY_LIMIT: Final = "128MB"
+_PAIRS_AT_A_TIME: Final = 10_000
+PAIR: Final = f'"{PREVIOUS_RECORD_ID}", "{RECORD_ID}"'
+"""Columns of an id map: an id, and the one that its record has after it."""
+ID_LIKE: Final = "rec!_%"
+"""What every record id is like, with `!` as escape."""
 
 
 @contextmanager
@@ -42,6 +49,38 @@ def check_file_columns(reader: duckdb.DuckDBPyConnection, paths: Sequence[Path],
     missing = set(names) - set(file_columns(reader, paths)) if paths else set()
     if missing:
         raise StepRefused(f"the files lack the column {min(missing)!r} of their schema")
+
+
+def id_pairs(reader: duckdb.DuckDBPyConnection, replaced: IdsReplaced) -> Iterator[Iterator[Sequence[Any]]]:
+    """Give each id map in turn as batches of pairs, an id and the one after it; last what was told of single ids."""
+    for parts in replaced.maps:
+        found = reader.execute(f"SELECT {PAIR} FROM {parts_source(parts)}")
+        yield iter(partial(found.fetchmany, _PAIRS_AT_A_TIME), [])
+    if replaced.told:
+        yield iter([list(replaced.told.items())])
+
+
+def lost_ids(kept: Iterable[str], delivery: Delivery) -> frozenset[str]:
+    """Give those of the user's ids that no record of a snapshot carries, once they are rewritten."""
+    assert delivery.ids_replaced is not None
+    with reading() as reader:
+        reader.execute("CREATE TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [list(kept)])
+        for parts in delivery.ids_replaced.maps:
+            pairs = f"(SELECT {PAIR} FROM {parts_source(parts)}) AS map (previous, id)"
+            reader.execute(f"UPDATE kept SET id = map.id FROM {pairs} WHERE kept.id = map.previous")
+        told = delivery.ids_replaced.told
+        rewritten = {told.get(id_, id_) for (id_,) in reader.execute("SELECT id FROM kept").fetchall()}
+        reader.execute("CREATE OR REPLACE TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [list(rewritten)])
+        if delivery.snapshot:
+            carried = f"SELECT {quoted(RECORD_ID)} FROM {parts_source(delivery.snapshot)}"
+            reader.execute(f"DELETE FROM kept WHERE id IN ({carried})")
+        found = reader.execute("SELECT id FROM kept").fetchall()
+    return frozenset(id_ for (id_,) in found)
+
+
+def no_column(table: str, column: str) -> StepBlocked:
+    """Tell that a column in which ids are to be rewritten is not there."""
+    return StepBlocked(f"there is no {table}.{column} to rewrite ids in: name another column, or none")
 
 
 def quoted(name: str) -> str:

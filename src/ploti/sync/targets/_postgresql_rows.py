@@ -13,16 +13,22 @@ from typing import Any, Final
 
 from psycopg import errors
 
-from ploti.contract.files import CHANGE, ENVELOPE, OP, PREVIOUS_RECORD_ID, RECORD_ID, SRID
-from ploti.sync.target import IdsReplaced, Moved, StepBlocked, StepRefused
-from ploti.sync.targets._parts import check_file_columns, file_columns, parts_source, reading
+from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID, SRID
+from ploti.sync.target import IdsReplaced, Moved, StepRefused
+from ploti.sync.targets._parts import (
+    ID_LIKE,
+    check_file_columns,
+    file_columns,
+    id_pairs,
+    no_column,
+    reading,
+)
 from ploti.sync.targets._postgresql_copy import copy_parts
 from ploti.sync.targets._postgresql_json import stored_json
 from ploti.sync.targets._postgresql_session import Session, literal, quoted
 from ploti.sync.targets._postgresql_shape import Stored, fitted, index_shapes, make_table
 
 _ID: Final = quoted(RECORD_ID)
-_MAP_ROWS: Final = 10_000
 _KEPT_BACK: Final = frozenset(ENVELOPE)
 """Columns that do not make a row differ: `_ploti_version` stays the version in which the row last arrived (D11.8)."""
 
@@ -154,24 +160,42 @@ def replace_all(session: Session, table: str, staging: str, columns: Sequence[St
 
 def rewrite_ids(session: Session, replaced: IdsReplaced) -> None:
     """Rewrite the ids in the user's columns by each id map in turn; keys to records may be broken until the end."""
+    columns = _users_columns(session, replaced)
     session.run("SET CONSTRAINTS ALL DEFERRED")
-    for parts in replaced.maps:
-        session.run("CREATE TEMP TABLE _ploti_map (previous text, id text) ON COMMIT DROP")
-        with reading() as reader, session.db.cursor().copy("COPY _ploti_map FROM STDIN") as copy:
-            pairs = reader.execute(f"SELECT {quoted(PREVIOUS_RECORD_ID)}, {_ID} FROM {parts_source(parts)}")
-            while batch := pairs.fetchmany(_MAP_ROWS):
-                for pair in batch:
-                    copy.write_row(pair)
-        for table, column in replaced.columns:
-            name, held = ".".join(map(quoted, table.split("."))), quoted(column)
-            found = session.rows(
-                "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = %s AND attnum > 0",
-                [name, column],
-            )
-            if not found:
-                raise StepBlocked(f"there is no {table}.{column} to rewrite ids in: name another column, or none")
-            session.run(f"UPDATE {name} AS t SET {held} = m.id FROM _ploti_map m WHERE t.{held} = m.previous")
-        session.run("DROP TABLE _ploti_map")
+    with reading() as reader:
+        for pairs in id_pairs(reader, replaced):
+            session.run("CREATE TEMP TABLE _ploti_map (previous text, id text) ON COMMIT DROP")
+            with session.db.cursor().copy("COPY _ploti_map FROM STDIN") as copy:
+                for batch in pairs:
+                    for pair in batch:
+                        copy.write_row(pair)
+            for name, held in columns:
+                session.run(f"UPDATE {name} AS t SET {held} = m.id FROM _ploti_map m WHERE t.{held} = m.previous")
+            session.run("DROP TABLE _ploti_map")
+
+
+def kept_ids(session: Session, replaced: IdsReplaced) -> set[str]:
+    """Give the record ids in the user's columns."""
+    return {
+        row[0]
+        for name, held in _users_columns(session, replaced)
+        for row in session.rows(f"SELECT DISTINCT {held}::text FROM {name} WHERE {held} LIKE %s ESCAPE '!'", [ID_LIKE])
+    }
+
+
+def _users_columns(session: Session, replaced: IdsReplaced) -> list[tuple[str, str]]:
+    """Give table and column, quoted, in which ids are rewritten; raises StepBlocked for one that is not there."""
+    columns = []
+    for table, column in replaced.columns:
+        name = ".".join(map(quoted, table.split(".")))
+        found = session.rows(
+            "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = %s AND attnum > 0",
+            [name, column],
+        )
+        if not found:
+            raise no_column(table, column)
+        columns.append((name, quoted(column)))
+    return columns
 
 
 def check_marks(session: Session, staging: str) -> tuple[int, int, int]:

@@ -36,9 +36,17 @@ from ploti.sync.target import (
 from ploti.sync.targets._books import Books, read_schema, update_dataset, write_dataset
 from ploti.sync.targets._duckdb_digest import digest_of
 from ploti.sync.targets._duckdb_file import DuckFile, first_line, quoted
-from ploti.sync.targets._duckdb_rows import apply_changes, mend_rows, replace_rows, rewrite_ids, wanted_columns
+from ploti.sync.targets._duckdb_rows import (
+    apply_changes,
+    kept_ids,
+    mend_rows,
+    replace_rows,
+    rewrite_ids,
+    wanted_columns,
+)
 from ploti.sync.targets._duckdb_shape import shape_of
 from ploti.sync.targets._history import History, Past, counted
+from ploti.sync.targets._parts import lost_ids
 
 _BOOKS: Final = Books(
     find="SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name IN (?, ?)",
@@ -123,6 +131,13 @@ class DuckTarget:
             self._reach("sync.rows_written")
             update_dataset(db, delivery.dataset_id, {"rows": moved.rows})
         return moved
+
+    def lost_ids(self, delivery: Delivery) -> frozenset[str]:
+        """Give the record ids in the user's columns that no record of the snapshot carries, once rewritten."""
+        assert delivery.ids_replaced is not None
+        with self._file.opened(read_only=True) as db:
+            kept = kept_ids(db, delivery.ids_replaced)
+        return lost_ids(kept, delivery)
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""

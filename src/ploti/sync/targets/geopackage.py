@@ -42,7 +42,7 @@ from ploti.sync.targets._books import DATASETS, Books, read_schema, update_datas
 from ploti.sync.targets._geopackage_digest import digest_of
 from ploti.sync.targets._geopackage_file import GeoPackageFile
 from ploti.sync.targets._geopackage_shape import KEY, Shape, Stored, columns_of, kind_of_shapes, shape_of
-from ploti.sync.targets._parts import quoted, reading
+from ploti.sync.targets._parts import lost_ids, quoted, reading
 
 _OLDEST_SQLITE: Final = (3, 35)
 _STAGING: Final = "_ploti_staging"
@@ -103,6 +103,7 @@ class GeoPackageTarget:
                 raise StepBlocked(f"a table {step.table} that sync did not make is there already: rename or drop it")
             if step.shape is None:
                 with self._transaction(step.db):
+                    step.rewrite_ids()
                     moved = _first_load(step)
                     self._write(step, held, moved, info)
                 return moved
@@ -111,6 +112,7 @@ class GeoPackageTarget:
                 _check_count(step, rows.count_rows(step.db, staging))
                 step.keep_references(by_difference=step.stays(step.shape))
                 with self._transaction(step.db):
+                    step.rewrite_ids()
                     moved = _reload(step, step.shape, staging)
                     self._write(step, held, moved, info)
         return moved
@@ -149,6 +151,13 @@ class GeoPackageTarget:
                     self.reach("sync.rows_written")
                     update_dataset(step.db, delivery.dataset_id, {"rows": moved.rows})
         return moved
+
+    def lost_ids(self, delivery: Delivery) -> frozenset[str]:
+        """Give the record ids in the user's columns that no record of the snapshot carries, once rewritten."""
+        assert delivery.ids_replaced is not None
+        with self.file.opened(read_only=True) as db:
+            kept = rows.kept_ids(db, delivery.ids_replaced)
+        return lost_ids(kept, delivery)
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
@@ -267,6 +276,11 @@ class _Step:
         """Have rows of the user's that refer to records checked: at once, or at the end where the table is remade."""
         self.db.execute(f"PRAGMA foreign_keys = {int(by_difference)}")
 
+    def rewrite_ids(self) -> None:
+        """Rewrite ids that the user keeps, where the version's delivery says so."""
+        if self.delivery.ids_replaced is not None:
+            rows.rewrite_ids(self.db, self.reader, self.delivery.ids_replaced)
+
     def widen(self, shape: Shape) -> None:
         """Add the columns that the table lacks, its spatial index among them."""
         shapes.add_columns(self.db, shape, self.columns, self.delivered)
@@ -313,10 +327,6 @@ def _first_load(step: _Step) -> Moved:
 
 def _reload(step: _Step, shape: Shape, staging: str) -> Moved:
     """Bring an existing table to the staged snapshot: columns first, then rows by difference."""
-    replaced = step.delivery.ids_replaced
-    if replaced is not None:
-        step.db.execute("PRAGMA defer_foreign_keys = 1")
-        rows.rewrite_ids(step.db, step.reader, replaced)
     if not step.stays(shape):
         return _remake(step, shape, staging)
     step.widen(shape)

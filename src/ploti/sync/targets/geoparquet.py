@@ -85,7 +85,7 @@ class ParquetTarget:
         """Make the snapshot's parts the current state, with `held`, at once."""
         check_columns(delivery.schema)
         if delivery.ids_replaced is not None:
-            raise StepBlocked("a folder has no tables of yours to rewrite ids in: leave --rewrite-ids out")
+            raise _no_tables()
         kept = self._kept(delivery.dataset_id)
         with self._making(delivery, kept) as (reader, making, turn):
             moved = take_snapshot(reader, delivery, making, turn)
@@ -117,6 +117,11 @@ class ParquetTarget:
             counts = differing(reader, parts, sorted(making.glob("*.parquet")), compared)
             self._finish(delivery, kept, kept.table.held, taken, kept.info)
         return Moved(taken.rows, *counts)
+
+    def lost_ids(self, delivery: Delivery) -> frozenset[str]:
+        """Raise StepBlocked: there are no columns of the user's here."""
+        del delivery
+        raise _no_tables()
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
         """Store the cursor together with the datasets whose state changed without rows, at once."""
@@ -205,3 +210,7 @@ def _status(kept: Kept) -> DatasetStatus:
     assert kept.held is not None
     title, place = (None, None) if kept.info is None else (kept.info.title, kept.info.place_id)
     return DatasetStatus(kept.held, title, place, None if kept.table is None else kept.table.loaded_at)
+
+
+def _no_tables() -> StepBlocked:
+    return StepBlocked("a folder has no tables of yours to rewrite ids in: leave --rewrite-ids out")

@@ -40,6 +40,7 @@ from ploti.sync.target import (
 from ploti.sync.targets import _postgresql_books as books
 from ploti.sync.targets import _postgresql_rows as rows
 from ploti.sync.targets._history import History, Past, counted
+from ploti.sync.targets._parts import lost_ids
 from ploti.sync.targets._postgresql_copy import MARKS
 from ploti.sync.targets._postgresql_digest import digest_of
 from ploti.sync.targets._postgresql_session import Server, Session, explained, quoted
@@ -123,6 +124,8 @@ class PostgresTarget:
                 session.run(f"ANALYZE {staging}")
                 self.reach("sync.staged")
                 with self._transaction(session):
+                    if delivery.ids_replaced is not None:
+                        rows.rewrite_ids(session, delivery.ids_replaced)
                     if step.shape is None:
                         session.run(f"ALTER TABLE {staging} RENAME TO {quoted(step.table)}")
                     else:
@@ -167,6 +170,13 @@ class PostgresTarget:
                     self.reach("sync.rows_written")
                     books.update_dataset(session, delivery.dataset_id, {"rows": moved.rows})
         return moved
+
+    def lost_ids(self, delivery: Delivery) -> frozenset[str]:
+        """Give the record ids in the user's columns that no record of the snapshot carries, once rewritten."""
+        assert delivery.ids_replaced is not None
+        with self._session() as session:
+            kept = rows.kept_ids(session, delivery.ids_replaced)
+        return lost_ids(kept, delivery)
 
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
@@ -282,8 +292,6 @@ class _Step:
 
 def _reload(step: _Step, shape: Shape, staging: str) -> Moved:
     """Bring an existing table to the staged snapshot: columns first, then rows by difference."""
-    if step.delivery.ids_replaced is not None:
-        rows.rewrite_ids(step.session, step.delivery.ids_replaced)
     step.bring_shape(shape)
     change = rows.merge if shape.keyed else rows.replace_all
     moved = change(step.session, step.table, staging, step.columns)
