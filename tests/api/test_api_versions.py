@@ -199,6 +199,13 @@ class TestFiles:
         for file in (*files["snapshot"], *files["changes"], files["schema"], files["manifest"]):
             assert len(subscribed.client.get(file["url"]).content) == file["sizeBytes"]
 
+    def test_a_version_is_read_with_a_key_in_the_header_and_refused_without(self, subscribed):
+        subscribed.version("ds_orange", 42, previous_version=41)
+        url, key = f"{PATH}/42", subscribed.keys["admin"]
+        answer = subscribed.client.get(url, headers={"Authorization": f"Bearer {key}"})
+        assert (answer.status_code, answer.json()["version"]) == (200, 42)
+        assert subscribed.client.get(url).status_code == 401
+
     def test_schema_manifest_and_attachments_stand_beside_the_parts(self, answered):
         files = answered.json()["files"]
         assert list(files) == [
@@ -381,17 +388,56 @@ class TestSchemas:
         return served
 
     @pytest.mark.parametrize("base", ["/v1/feeds/datasets", "/v1/datasets"])
-    def test_schema_is_that_of_the_current_version_or_of_the_one_named(self, changed, base):
+    def test_schema_is_that_of_the_current_version(self, changed, base):
         current = changed.get(f"{base}/ds_orange/schema").json()
         assert (current["schemaVersion"], current["firstVersion"]) == ("1.1", 4)
         assert [column["name"] for column in current["columns"]] == ["id", "name", "color"]
-        assert current["columns"][0] == {"name": "id", "type": "string", "nullable": False, "sourceName": "ID"}
-        assert current["changeFromPrevious"]["added"] == [current["columns"][2]]
-        first = changed.get(f"{base}/ds_orange/schema?version=2").json()
-        assert (first["schemaVersion"], first["firstVersion"], first["changeFromPrevious"]) == ("1.0", 1, None)
 
     @pytest.mark.parametrize("base", ["/v1/feeds/datasets", "/v1/datasets"])
-    def test_schemas_are_all_that_there_were_oldest_first(self, changed, base):
+    def test_schema_of_an_older_version_is_had_by_its_number(self, changed, base):
+        first = changed.get(f"{base}/ds_orange/schema?version=2").json()
+        assert (first["schemaVersion"], first["firstVersion"], first["changeFromPrevious"]) == ("1.0", 1, None)
+        assert [column["name"] for column in first["columns"]] == ["id", "name"]
+
+    def test_a_schema_has_the_members_of_the_contracts_example(self, changed):
+        added = {"name": "color", "type": "string", "nullable": True, "sourceName": "COLOR"}
+        assert changed.get("/v1/datasets/ds_orange/schema").json() == {
+            "datasetId": "ds_orange",
+            "schemaVersion": "1.1",
+            "firstVersion": 4,
+            "keyColumns": ["id"],
+            "columns": [
+                {"name": "id", "type": "string", "nullable": False, "sourceName": "ID"},
+                {"name": "name", "type": "string", "nullable": True},
+                added,
+            ],
+            "changeFromPrevious": {
+                "kind": "additive",
+                "previousSchemaVersion": "1.0",
+                "added": [added],
+                "removed": [],
+                "retyped": [],
+                "nullabilityChanged": [],
+                "keyColumnsChanged": False,
+            },
+            "license": None,
+        }
+
+    def test_a_schema_change_is_published_with_its_version_and_told_before_it(self, served):
+        subscription = served.subscribe(places=["fl-county-orange"], topics=["permits"])
+        served.release("ds_orange", 1)
+        wider = Schema((Column("id", "string", False, "ID"), Column("size", "number", True, "size")), ("id",))
+        change = SchemaChange("additive", SchemaVersion(1, 0), added=wider.columns[1:])
+        facts = {"previous_version": 1, "schema": wider, "schema_version": "1.1", "schema_change": change}
+        served.version("ds_orange", 2, status=VersionStatus.BUILDING, **facts)
+        assert served.get("/v1/feeds/datasets/ds_orange/schema").json()["schemaVersion"] == "1.0"
+        served.release("ds_orange", 2, **facts)
+        assert served.get("/v1/feeds/datasets/ds_orange/schema").json()["schemaVersion"] == "1.1"
+        told = [(one["type"], one["data"].get("version")) for one in served.events(subscription)]
+        assert told[-2:] == [("feed.dataset.schema_changed", 2), ("feed.dataset.updated", 2)]
+
+    @pytest.mark.parametrize("base", ["/v1/feeds/datasets", "/v1/datasets"])
+    def test_schemas_are_all_that_the_dataset_has_had(self, changed, base):
         answer = changed.get(f"{base}/ds_orange/schemas").json()
         assert [(s["schemaVersion"], s["firstVersion"]) for s in answer["schemas"]] == [("1.0", 1), ("1.1", 4)]
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from ploti_server.domain.release import resync_reason
 from ploti_server.domain.schema import Column, Schema, SchemaVersion, change_between, next_version
+from ploti_server.domain.wire import wire_schema_change
 
 ID = Column("id", "string", False, "ID")
 NAME = Column("name", "string", False, "NAME")
@@ -53,11 +55,49 @@ def test_kind_of_change(previous, new, kind):
     assert change is None or change.previous == SchemaVersion(2, 1)
 
 
+BUMPS = {
+    "a column is added": ("2.2", True),
+    "a column becomes nullable": ("2.2", True),
+    "a column is removed": ("3.0", False),
+    "a column is renamed": ("3.0", False),
+    "a type changes": ("3.0", False),
+    "the key changes": ("3.0", False),
+    "nothing changed": ("2.1", True),
+}
+
+
+@pytest.mark.parametrize(("case", "number", "is_safe"), [(case, *told) for case, told in BUMPS.items()], ids=BUMPS)
+def test_schema_version_and_whether_the_change_is_safe_on_its_own(case, number, is_safe):
+    previous, new, _ = CASES[case]
+    change = change_between(previous, new, SchemaVersion(2, 1))
+    assert str(next_version(SchemaVersion(2, 1), change)) == number
+    assert (resync_reason(first=False, change=change) is None) is is_safe
+
+
+def test_a_schema_version_is_major_dot_minor():
+    assert str(SchemaVersion(2, 1)) == "2.1"
+    assert SchemaVersion.parse("12.10") == SchemaVersion(12, 10)
+
+
+def test_a_breaking_change_is_told_with_the_members_of_the_contracts_example():
+    date = changed(SIZE, type="date")
+    change = change_between(BASE, Schema((ID, date, SHAPE), ("id",)), SchemaVersion(2, 1))
+    assert wire_schema_change(change) == {
+        "kind": "breaking",
+        "previousSchemaVersion": "2.1",
+        "added": [],
+        "removed": ["name"],
+        "retyped": [{"name": "size", "from": "number", "to": "date"}],
+        "nullabilityChanged": [],
+        "keyColumnsChanged": False,
+    }
+
+
 @pytest.mark.parametrize(
     ("previous", "kind", "expected"),
     [(None, None, "1.0"), ("1.0", None, "1.0"), ("1.9", "additive", "1.10"), ("2.1", "breaking", "3.0")],
 )
-def test_next_version(previous, kind, expected):
+def test_a_safe_change_counts_minor_up_and_one_that_needs_a_person_major(previous, kind, expected):
     change = {
         None: None,
         "additive": change_between(UNKEYED, BASE, SchemaVersion(1, 0)),

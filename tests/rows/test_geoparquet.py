@@ -1,6 +1,7 @@
 """Parts of a version's files: readable everywhere, and the same bytes every time (D5.3, D5.4, F041, F042, F048)."""
 
 import hashlib
+import inspect
 import json
 import subprocess
 import sys
@@ -338,6 +339,16 @@ def test_parts_stay_below_the_limit(tmp_path, many):
     assert all(part.size_bytes <= limit for part in parts)
     assert [part.path for part in parts] == [f"snapshot/part-{number:04d}.parquet" for number in range(len(parts))]
     assert sum(part.rows for part in parts) == many.num_rows
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "changes"])
+def test_snapshot_and_changes_are_geoparquet_parts_of_about_256_mb_at_most(tmp_path, kind):
+    assert inspect.signature(write_parts).parameters["part_bytes"].default == 256_000_000
+    operation = {"_ploti_op": pa.array(["upsert"] * 50_500), "_ploti_change": pa.array(["added"] * 50_500)}
+    written = rows(50_500, kind, **(operation if kind == "changes" else {}))
+    parts = write(tmp_path, written, kind, part_bytes=1)
+    assert [part.path for part in parts] == [f"{kind}/part-0000.parquet", f"{kind}/part-0001.parquet"]
+    assert {(geo(part)["version"], geo(part)["primary_column"]) for part in parts} == {("1.1.0", "geometry")}
 
 
 def random_text(count, length):
