@@ -26,9 +26,10 @@ types: .venv/.installed
 postgis:
 	.ci/postgis
 
-bench: .venv/.installed
+bench: .venv/.installed postgis
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.targets
 	$(BIN)/python -m bench.matching
 	$(BIN)/python -m bench.service
 	$(BIN)/python -m bench.gapless

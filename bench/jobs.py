@@ -120,7 +120,7 @@ def serve(home: str, port: str) -> None:
     ApiServer(make_api(ports, settings, build_signer(ports)), host="127.0.0.1", port=int(port), log_level="error").run()
 
 
-def sync(home: str, port: str, database: str) -> None:
+def sync(home: str, port: str, url: str) -> None:
     """Follow the subscription once."""
     import ploti
     from ploti.sync.loop import sync as follow
@@ -128,33 +128,10 @@ def sync(home: str, port: str, database: str) -> None:
 
     key, subscription = Path(home, "access.txt").read_text().split()
     with ploti.Client(api_key=key, base_url=f"http://127.0.0.1:{port}") as client:
-        report = follow(client, subscription, open_target(f"duckdb:///{database}"))
+        report = follow(client, subscription, open_target(url))
     states = {each.held.state for each in report.datasets}
     if states != {"ok"}:
         raise RuntimeError(f"sync ended {states}")
-
-
-def load_limit(snapshot: str, database: str) -> None:
-    """Create a table from the snapshot's parts and checkpoint."""
-    import duckdb
-
-    con = duckdb.connect(database, config={"threads": str(THREADS)})
-    con.execute(f"CREATE TABLE permits AS SELECT * FROM read_parquet({_parts(snapshot)})")
-    con.execute("CHECKPOINT")
-
-
-def apply_limit(changes: str, database: str) -> None:
-    """Delete and insert the changed rows in one transaction."""
-    import duckdb
-
-    con = duckdb.connect(database, config={"threads": str(THREADS)})
-    columns = ", ".join(f'"{name}"' for name, *_ in con.sql("FROM permits LIMIT 0").description)
-    con.execute("BEGIN")
-    con.execute(f"CREATE TEMP TABLE changes AS FROM read_parquet({_parts(changes)})")
-    con.execute("DELETE FROM permits WHERE _ploti_record_id IN (SELECT _ploti_record_id FROM changes)")
-    con.execute(f"INSERT INTO permits SELECT {columns} FROM changes WHERE _ploti_op = 'upsert'")
-    con.execute("COMMIT")
-    con.execute("CHECKPOINT")
 
 
 def write_states(folder: str, rows: str, shape: str) -> None:
@@ -171,7 +148,7 @@ def _parts(folder: str) -> str:
 JOBS: dict[str, Callable[..., None]] = {
     job.__name__.replace("_", "-"): job
     for job in (
-        nothing, set_up, check, build_limit, check_build, serve, sync, load_limit, apply_limit, write_states,
+        nothing, set_up, check, build_limit, check_build, serve, sync, write_states,
     )
 }  # fmt: skip
 

@@ -19,9 +19,9 @@ class Cost:
     peak_mib: float
 
 
-def run(job: str, *arguments: object, threads: int = 2) -> Cost:
-    """Run `python -m bench.jobs JOB ARGUMENTS`; raises where it fails."""
-    command = [sys.executable, "-m", "bench.jobs", job, *map(str, arguments)]
+def run(job: str, *arguments: object, threads: int = 2, module: str = "bench.jobs") -> Cost:
+    """Run `python -m MODULE JOB ARGUMENTS`; raises where it fails."""
+    command = [sys.executable, "-m", module, job, *map(str, arguments)]
     started = time.perf_counter()
     child = subprocess.Popen(command, env=os.environ | {"BENCH_THREADS": str(threads)})
     _, status, usage = os.wait4(child.pid, 0)
@@ -51,11 +51,18 @@ def judge(goal: str, figures: dict[str, object], figure: float, at_most: float) 
     print(json.dumps(line), flush=True)
 
 
+def judge_least(goal: str, figures: dict[str, object], figure: float, at_least: float) -> None:
+    """Print one JSON line: a goal that is met from a figure upwards."""
+    line = {"goal": goal, **figures, "figure": round(figure, 4), "at_least": at_least, "met": figure >= at_least}
+    print(json.dumps(line), flush=True)
+
+
 def provenance() -> dict[str, object]:
-    """Commit and library versions that the figures belong to."""
+    """Commit and library versions that the figures belong to, and how busy the machine is."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     libraries = {name: version(name) for name in ("duckdb", "pyarrow", "shapely", "numpy")}
-    return {"commit": commit.stdout.strip(), "libraries": libraries, "cores": os.cpu_count()}
+    waiting = round(os.getloadavg()[0], 1)
+    return {"commit": commit.stdout.strip(), "libraries": libraries, "cores": os.cpu_count(), "load": waiting}
 
 
 def peak_mib() -> float:

@@ -11,14 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from bench.jobs import publisher
 from bench.measure import judge, provenance
 from bench.service_load import WARM_UP, Connection, Seen, load
 from bench.service_world import HELD, KEPT_VERSIONS, fill
+from bench.serving import PUBLISHER, serving
 
 DATASETS, SUBSCRIPTIONS, EVENTS = 500, 50, 200_000
 RELEASE_EVERY = 2.0
@@ -27,7 +26,7 @@ P99_MS, PAGE_US, AIM_US = 150.0, 400.0, 120.0
 PAGES = 3_000
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 SERVERS = {
-    "ploti-server": ["-m", "bench.jobs", "serve"],
+    "ploti-server": PUBLISHER,
     "bare server": ["-m", "bench.service_peers", "bare"],
     "FastAPI and pydantic": ["-m", "bench.service_peers", "fastapi"],
 }
@@ -109,7 +108,7 @@ def page_cost(name: str, home: Path) -> float:
     access = json.loads((home / "access.json").read_text())
     workspace = access["workspaces"][0]
     paths = [f"/v1/feeds/subscriptions/{one}/events?cursor=evt_{100:012d}" for one in workspace["subscriptions"]]
-    with serving(name, home) as (port, process):
+    with serving(home, SERVERS[name]) as (port, process):
         connection = Connection(port)
         for path in paths * 4:
             status, body = connection.get(path, workspace["key"])
@@ -119,21 +118,6 @@ def page_cost(name: str, home: Path) -> float:
         for turn in range(PAGES):
             connection.get(paths[turn % len(paths)], workspace["key"])
         return round((cpu_of(process) - before) / PAGES * 1e6, 1)
-
-
-@contextmanager
-def serving(name: str, home: Path) -> Iterator[tuple[int, int]]:
-    """Serve a home folder; gives port and process."""
-    from bench.__main__ import _free_port, _wait
-
-    port = _free_port()
-    process = subprocess.Popen([sys.executable, *SERVERS[name], str(home), str(port)], stderr=subprocess.DEVNULL)
-    try:
-        _wait(port)
-        yield port, process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def cpu_of(process: int) -> float:
