@@ -66,11 +66,34 @@ class TestVersions:
         assert [version["version"] for version in listed] == [1, 2, 3, 4, 5]
         assert chain.get(f"{DATASET}/schema?version=1").status_code == 200
 
-    def test_it_counts_from_when_the_version_was_built_not_released(self, chain):
-        chain.version("ds_orange", 6, previous_version=5, schema_version="3.1", released_at=chain.clock.now() + LIMIT)
-        chain.version("ds_orange", 7, previous_version=6, schema_version="3.1", built_at=chain.clock.now() + LIMIT)
-        later(chain)
+    def test_files_count_from_when_the_version_was_built_and_events_from_when_they_were_sent(self, chain):
+        built = chain.clock.now()
+        chain.clock.advance(days=80)
+        chain.release("ds_orange", 6, previous_version=5, schema_version="3.1", built_at=built)
+        chain.release("ds_orange", 7, previous_version=6, schema_version="3.1")
+        later(chain, timedelta(days=10))
         assert answers(chain, 6, 7) == {6: 410, 7: 200}
+        assert [e["data"]["version"] for e in chain.events(chain.subscription, cursor="evt_000000000008")] == [6, 7]
+        later(chain, timedelta(days=80) - MOMENT)
+        assert len(chain.events(chain.subscription, cursor="evt_000000000008")) == 2
+        later(chain, MOMENT)
+        path = f"/v1/feeds/subscriptions/{chain.subscription}/events?cursor=evt_000000000008"
+        assert code(chain.get(path)) == (410, "expired")
+
+    def test_a_version_sent_long_after_its_build_loses_its_files_before_its_event(self, chain):
+        built = chain.clock.now()
+        chain.clock.advance(days=60)
+        chain.release("ds_orange", 6, previous_version=5, schema_version="3.1", built_at=built)
+        chain.release("ds_orange", 7, previous_version=6, schema_version="3.1")
+        later(chain, timedelta(days=30))
+        (event, _) = chain.events(chain.subscription, cursor="evt_000000000008")
+        assert (event["type"], event["data"]["version"]) == ("feed.dataset.updated", 6)
+        assert code(chain.get(event["data"]["links"]["version"])) == (410, "expired")
+
+    def test_the_last_snapshot_of_a_major_can_still_be_had_to_catch_up_later(self, chain):
+        later(chain, 3 * LIMIT)
+        answer = chain.post(f"{DATASET}/versions/2/links", {"files": [SNAPSHOT]}).json()
+        assert [chain.client.get(file["url"]).status_code for file in answer["files"]] == [200]
 
     def test_a_version_that_becomes_newest_again_is_offered_whole(self, chain):
         chain.version("ds_orange", 6, previous_version=5, schema_version="3.1")
