@@ -263,6 +263,7 @@ def test_readers_in_the_same_process_see_the_old_rows_or_the_new(path, target, f
 
 
 def test_users_views_and_indexes_survive_a_reload(path, target, files):
+    """F075, as far as DuckDB has grants and foreign rows."""
     target.load(files.snapshot(1, rows_of(5)), held(1), None)
     with duckdb.connect(str(path)) as db:
         db.execute("CREATE VIEW named AS SELECT name FROM ds_a WHERE value > 0")

@@ -151,6 +151,7 @@ def test_rows_that_agree_keep_the_version_in_which_they_arrived(path, target, fi
 
 
 def test_what_users_built_survives_a_reload_and_other_columns(path, target, files):
+    """F075."""
     target.load(files.snapshot(1, rows_of(3)), held(1), None)
     for sql in (
         f"CREATE VIEW named AS SELECT name FROM {D}",
@@ -267,6 +268,20 @@ def test_another_writer_is_waited_for_and_told_of(path, target, files):
     moved = GeoPackageTarget(file).load(files.snapshot(2, rows_of(4)), held(2), None)
     assert moved.rows == 4
     assert said == ["waiting for another program that is writing to records.gpkg"]
+
+
+def test_a_read_that_turns_into_a_write_meets_no_lock_and_a_second_sync_is_refused(path, target, files):
+    """F077: sync reads, then writes, while a reader keeps its transaction open and a second sync comes."""
+    target.load(files.snapshot(1, rows_of(3)), held(1), None)
+    with target.lock(), closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute(f"SELECT count(*) FROM {D}").fetchone() == (3,)
+        target.apply(files.changes(2, [(1, {"name": "z"})], [2], rows=2), held(2))
+        with pytest.raises(TargetBusy, match="process"), open_target(f"sqlite:///{path}").lock():
+            pass
+        assert reader.execute(f"SELECT count(*) FROM {D}").fetchone() == (3,)
+        reader.execute("COMMIT")
+        assert reader.execute(f"SELECT count(*) FROM {D}").fetchone() == (2,)
 
 
 def test_a_file_that_stays_locked_is_given_up(path, target, files):

@@ -1,0 +1,82 @@
+"""The product's own targets as consumers: each story over HTTP, and a kill in the middle of a page."""
+
+import pytest
+from tests.sync.kits import GeoPackageKit, ParquetKit
+from tests.sync.test_sync_duckdb_stories import DuckKit
+from tests.sync.test_sync_postgresql_stories import PostgresKit
+
+from ploti import Client, Retries
+from ploti.contract.events import EVENT_TYPES, REMOVED, RESYNC_REASONS, RESYNC_REQUIRED
+from ploti.sync.loop import sync
+from ploti.sync.target import reach_nothing
+from ploti.testing.consumers import STORIES, check_consumer
+from ploti.testing.feed import SUBSCRIPTION, Feed
+from ploti.testing.stories import PERMITS, permits
+from ploti.testing.targets import check_killed, sync_feed
+
+KITS = {"duckdb": DuckKit, "geopackage": GeoPackageKit, "parquet": ParquetKit, "postgresql": PostgresKit}
+ONCE = Retries(attempts=2, first_wait=0, longest_wait=0)
+
+
+@pytest.fixture(params=KITS)
+def kit(request, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    at = request.getfixturevalue("postgres_database") if request.param == "postgresql" else tmp_path
+    return KITS[request.param](at)
+
+
+class Consumer:
+    """`sync` into a kit's database."""
+
+    def __init__(self, kit):
+        self.kit = kit
+
+    def run(self, url, api_key, subscription_id):
+        with Client(api_key, url, retries=ONCE) as client:
+            sync(client, subscription_id, self.kit.open(reach_nothing))
+
+    def rows(self, dataset_id):
+        held = self.kit.open(reach_nothing).state().datasets.get(dataset_id)
+        return None if held is None or held.version is None else self.kit.rows(dataset_id)
+
+
+QUICK = ("leaves_and_returns",)
+"""Told to each target in each run of the tests; all stories are a goal."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.goals) for name in STORIES]
+)
+def test_each_target_passes_the_suite_for_consumers(kit, name):
+    check_consumer(STORIES[name], Consumer(kit))
+
+
+@pytest.mark.goals
+def test_the_stories_play_every_event_and_every_reason():
+    seen = set()
+    for story in STORIES.values():
+        feed = Feed()
+        for _ in story(feed):
+            pass
+        events = feed.api.state.subscriptions[SUBSCRIPTION].events
+        seen |= {(event["type"], event["data"].get("reason")) for event in events}
+    assert {type_ for type_, _ in seen} == set(EVENT_TYPES)
+    assert {reason for type_, reason in seen if type_ == RESYNC_REQUIRED} == set(RESYNC_REASONS)
+    assert {reason for type_, reason in seen if type_ == REMOVED} >= {"left_coverage", "no_longer_deliverable"}
+
+
+FIVE = tuple(f"ds_{letter}" for letter in "abcde")
+
+
+def test_a_page_that_was_killed_in_its_middle_is_finished(kit):
+    """F052: after the third of five events is in its table, before the cursor is stored."""
+
+    def page_of_five(feed):
+        for dataset_id in FIVE:
+            feed.add(dataset_id, PERMITS, permits(*range(3)))
+        sync_feed(feed, kit)
+        for dataset_id in FIVE:
+            feed.update(dataset_id, put=permits(9))
+        yield dict.fromkeys(FIVE, (2, "ok"))
+
+    check_killed(page_of_five, kit, "sync.after_commit", 3)
