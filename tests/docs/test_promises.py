@@ -12,7 +12,7 @@ from tests.docs.contract_sentences import sentences
 
 REPO = Path(__file__).parents[2]
 PAGES = {"subscriptions": "000", "versions": "001", "events": "003", "schemas": "004"}
-COMPLETE = ()  # the pages whose rows are numbered by sentence
+COMPLETE = ("versions", "schemas")  # the pages whose rows are numbered by sentence
 TEST = re.compile(r"`(?P<file>tests/[\w/]+\.py)::(?P<name>\w+)(?:\[(?P<case>[^\]`]+)\])?`")
 WITHOUT_TEST = re.compile(r"(?:no promise|superseded): \S.*")
 AS = re.compile(rf"as (?:(?P<page>{'|'.join(PAGES)}) )?(?P<place>\S.* \d+)")
