@@ -110,11 +110,15 @@ def steps_of(story: Story, kit: Kit) -> list[str]:
 
 
 def check_killed(story: Story, kit: Kit, step: str, hit: int) -> None:
-    """Kill a sync of a story at the `hit`-th time that it reaches a step; the next one ends at the right tables."""
+    """Kill a sync of a story at the `hit`-th time that it reaches a step.
+
+    Each table is then that of its loaded version as before, and the next sync ends at the right tables.
+    """
     feed, left = Feed(), hit
     for expected in story(feed):
         if left > 0:
             left = _in_child(feed, kit, step, left)
+            _check_all(feed, kit, None)
         sync_feed(feed, kit)
         _check_all(feed, kit, expected)
     assert left == 0, f"{step} was reached {hit - left} times only"
