@@ -27,9 +27,11 @@ DATASET = "ds_x"
 class Publisher:
     """Publishes states of one dataset through the real stores and engine."""
 
-    def __init__(self, folder, **fields):
+    def __init__(self, folder, store=None, **fields):
         self.folder, self.clock = folder, FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
         self.ports = build_ports(Settings.of(home=put_empty_home(folder / "home")), clock=self.clock)
+        if store is not None:
+            self.ports = replace(self.ports, store=store)
         source = SourceSpec("file", "x.csv")
         self.dataset = Dataset(**{"id": DATASET, "title": "X", "source": source, "place": "fl", "topic": "t"} | fields)
         with self.ports.store.write() as records:
