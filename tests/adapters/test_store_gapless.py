@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,34 @@ def test_processes_append_with_aborts(opened, store_url):
     for one in seen:
         assert len(one) > 30
         assert one == list(range(1, len(one) + 1))
+
+
+def test_a_reader_between_two_commits_sees_no_gap_and_no_later_event_first(opened):
+    """F049: one release numbers its event first and commits last; whoever polls meanwhile loses neither."""
+    follower, numbered, commit = Follower(opened, "sub_1"), threading.Event(), threading.Event()
+
+    def slow():
+        with opened.write() as records:
+            records.events.append("sub_1", [event()], NOW)
+            numbered.set()
+            assert commit.wait(30)
+
+    def quick():
+        assert numbered.wait(30)
+        with opened.write() as records:
+            records.events.append("sub_1", [event()], NOW)
+
+    with ThreadPoolExecutor(3) as pool:
+        following = pool.submit(follower.run)
+        writers = [pool.submit(slow), pool.submit(quick)]
+        assert numbered.wait(30)
+        time.sleep(0.05)  # a moment in which the quick one could commit and be read, were it let
+        assert follower.seen == []
+        commit.set()
+        for writer in writers:
+            writer.result()
+        follower.stop.set()
+        assert following.result() == [1, 2]
 
 
 def test_one_writer_at_a_time_numbers_a_log(opened, store_url):

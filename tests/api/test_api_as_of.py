@@ -153,6 +153,21 @@ class TestAsOfRefused:
         assert refused(served, subscription, cursor(5)) == (410, "expired", "asOf")
         assert listed(manifest(served, subscription, asOf=cursor(7))) == [("ds_both", 1), ("ds_orange", 3)]
 
+    @pytest.mark.parametrize("why", ["an event pruned", "a version released again", "a snapshot past retention"])
+    def test_410_is_for_what_the_log_or_the_files_cannot_give_any_more(self, log, why):
+        served, subscription = log
+        assert manifest(served, subscription, asOf=cursor(5))["eventCursor"] == cursor(5)
+        with served.ports.store.read() as records:
+            version = records.versions.get("ds_orange", 2)
+        if why == "an event pruned":
+            with served.ports.store.write() as records:
+                records.events.drop_through(subscription, 1)
+        elif why == "a version released again":
+            release_again(served, "ds_orange", 2)
+        else:
+            lose(served, version, "snapshot")
+        assert refused(served, subscription, cursor(5)) == (410, "expired", "asOf")
+
     def test_snapshot_that_the_row_no_longer_lists_is_expired(self, log):
         served, subscription = log
         with served.ports.store.write() as records:
@@ -183,18 +198,34 @@ def test_once_the_first_event_was_pruned_every_as_of_is_expired_and_the_manifest
 
 
 class TestRebuilding:
-    def test_files_being_rebuilt_are_listed_with_their_version_and_events_go_on(self, log):
+    @pytest.fixture
+    def rebuilt(self, log):
+        """A manifest that was asked for while the files of a current version were being rebuilt."""
         served, subscription = log
         with served.ports.store.read() as records:
             current = records.versions.get("ds_orange", 3)
         lose(served, current, "snapshot")
-        found = manifest(served, subscription)
+        return served, subscription, current, manifest(served, subscription)
+
+    def test_files_being_rebuilt_are_listed_with_their_version(self, rebuilt):
+        *_, found = rebuilt
         assert listed(found) == [("ds_both", 1)]
         assert found["unavailable"][0] == {"datasetId": "ds_orange", "version": 3, "reason": "rebuilding"}
+
+    def test_once_they_are_back_a_manifest_has_them_to_load(self, rebuilt):
+        served, subscription, current, _ = rebuilt
+        (file,) = current.files_of("snapshot")
+        served.ports.files.put_bytes(f"{current.folder}/{file.path}", b"x" * file.size_bytes)
+        found = manifest(served, subscription)
+        assert listed(found) == [("ds_both", 1), ("ds_orange", 3)]
+        assert "rebuilding" not in [one["reason"] for one in found["unavailable"]]
+
+    def test_events_after_the_cursor_still_apply_to_what_is_being_rebuilt(self, rebuilt):
+        served, subscription, _, found = rebuilt
         served.release("ds_orange", 4, previous_version=3)
         after = served.events(subscription, cursor=found["eventCursor"])
-        assert [event["data"]["version"] for event in after] == [4]
-        assert listed(manifest(served, subscription)) == [("ds_both", 1), ("ds_orange", 4)]
+        assert [(event["data"]["version"], event["data"]["previousVersion"]) for event in after] == [(4, 3)]
+        assert served.get(after[0]["data"]["links"]["version"]).status_code == 200
 
     def test_version_whose_files_are_being_rebuilt_says_so(self, log):
         served, _ = log

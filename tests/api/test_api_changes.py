@@ -56,8 +56,11 @@ class TestFields:
         assert served.get(one).json() == answer.json()
 
     @pytest.mark.parametrize("field", ["name", "places", "topics", "datasetIds", "revision"])
-    def test_null_is_not_accepted(self, served, one, field):
+    def test_null_is_not_accepted_and_an_empty_list_clears(self, served, one, field):
         assert error(served.patch(one, {"name": "A", "revision": 1, field: None})) == (400, "invalid_input", field)
+        if field in ("places", "topics", "datasetIds"):
+            assert served.get(one).json()[field] != []
+            assert served.patch(one, {"revision": 1, field: []}).json()[field] == []
 
     @pytest.mark.parametrize(
         ("sent", "expected"),
@@ -82,6 +85,13 @@ class TestFields:
         assert error(served.patch(one, {"revision": 1} | sent)) == expected
         assert served.get(one).json() == before
         assert events_since(served, one) == []
+
+    def test_to_stop_receiving_the_subscription_is_deleted(self, served, one):
+        refused = served.patch(one, {"places": [], "datasetIds": [], "revision": 1})
+        assert "delete the subscription to stop receiving" in refused.json()["error"]["message"]
+        assert served.delete(one).status_code == 200
+        served.release("ds_orange", 1)
+        assert error(served.get(f"{one}/events"))[:2] == (404, "not_found")
 
     def test_change_that_would_leave_no_places_and_no_datasets_is_refused_field_by_field(self, served, one):
         assert served.patch(one, {"places": [], "revision": 1}).status_code == 200
@@ -138,6 +148,31 @@ class TestRevision:
         sent = {"name": "New"} | ({} if in_body is None else {"revision": in_body})
         answer = served.patch(one, sent, **headers)
         assert (200 if answer.status_code == 200 else error(answer)) == expected
+
+    @pytest.mark.parametrize("way", ["header", "body"])
+    def test_two_edits_never_overwrite_each_other(self, served, one, way):
+        def edit(name, read):
+            if way == "body":
+                return served.patch(one, {"name": name, "revision": read.json()["revision"]})
+            return served.patch(one, {"name": name}, If_Match=read.headers["etag"])
+
+        mine, yours = served.get(one), served.get(one, "member")
+        assert edit("First", mine).status_code == 200
+        assert error(edit("Second", yours))[:2] == (412, "precondition_failed")
+        assert served.get(one).json()["name"] == "First"
+
+    def test_a_change_without_any_revision_is_invalid(self, served, one):
+        assert error(served.patch(one, {"name": "New"})) == (400, "invalid_input", "revision")
+        assert served.get(one).json()["name"] == "Mine"
+
+    def test_a_stale_revision_is_a_precondition_that_failed(self, served, one):
+        served.patch(one, {"name": "First", "revision": 1})
+        for stale in (
+            served.patch(one, {"name": "Second"}, If_Match='"1"'),
+            served.patch(one, {"name": "Second", "revision": 1}),
+            served.patch(one, {"name": "Second", "revision": 1}, If_Match='"2"'),
+        ):
+            assert error(stale)[:2] == (412, "precondition_failed")
 
     def test_stale_revision_says_what_it_is_now_and_reading_again_helps(self, served, one):
         served.patch(one, {"name": "First", "revision": 1})

@@ -177,14 +177,6 @@ class TestDataset:
         served.version("ds_orange", 5, previous_version=4, status=VersionStatus.DISCARDED)
         assert current() == (4, 40)
 
-    def test_published_at_is_when_the_version_was_released_not_when_it_was_built(self, served):
-        built = served.clock.now()
-        served.clock.advance(hours=5)
-        served.version("ds_orange", 1, built_at=built)
-        shown = served.get("/v1/feeds/datasets/ds_orange").json()["current"]
-        assert shown["publishedAt"] == "2026-01-01T05:00:00.000Z"
-        assert ids(served.get("/v1/feeds/datasets?updatedSince=2026-01-01T05:00:00Z")) == ["ds_orange"]
-
     def test_two_released_in_the_same_moment_are_both_there_since_it(self, served):
         """F056: what is stamped exactly at the saved time is given again, not dropped."""
         for name in ("ds_orange", "ds_both"):

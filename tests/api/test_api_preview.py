@@ -69,6 +69,23 @@ class TestTotals:
         assert sum(one["count"] for one in found["byTopic"]) == found["total"]
         assert sum(one["count"] for one in found["byPlace"]) == found["total"]
 
+    def test_it_takes_the_fields_of_a_create_and_creates_nothing(self, served):
+        for body in ({"places": ["us"]}, {"places": ["fl-county-orange"], "topics": ["zoning"]}, EVERYWHERE):
+            found = preview(served, body)
+            assert served.get(SUBSCRIPTIONS).json()["subscriptions"] == []
+            made = served.subscribe(**body)
+            delivered = served.get(f"/v1/feeds/datasets?subscription={made}").json()["datasets"]
+            assert sorted(names(found)) == [one["id"] for one in delivered]
+            served.delete(f"{SUBSCRIPTIONS}/{made}")
+
+    def test_counts_by_topic_and_by_filed_place_are_of_the_same_datasets(self, served):
+        served.put_catalog(dataset("ds_wide", "fl-county-orange", "zoning", covers=("fl-county-seminole",)))
+        found = preview(served, EVERYWHERE, q="orange", limit=1)
+        assert {one["topic"]: one["count"] for one in found["byTopic"]} == {"permits": 4, "zoning": 2, None: 1}
+        by_place = {one["id"]: one["count"] for one in found["byPlace"]}
+        assert by_place == {"fl-county-orange": 4, "fl": 1, "us": 1, None: 1}
+        assert sum(by_place.values()) == found["total"] == 7
+
     def test_total_includes_datasets_without_a_topic(self, served):
         served.put_catalog(dataset("ds_untold", "fl-county-orange", None))
         found = preview(served, {"places": ["fl-county-orange"]})
@@ -104,13 +121,18 @@ class TestNarrowing:
             ({"topic": "none"}, ["ds_nowhere"]),
             ({"matchedBy": "datasets"}, ["ds_nowhere"]),
             ({"matchedBy": "places", "topic": "zoning", "q": "o"}, ["ds_orange_zoning"]),
+            ({"sort": "place", "topic": "permits"}, ["ds_florida", "ds_both", "ds_orange", "ds_nation"]),
+            ({"sort": "title", "topic": "permits"}, ["ds_both", "ds_florida", "ds_nation", "ds_orange"]),
+            ({"sort": "updated", "topic": "permits"}, ["ds_nation", "ds_both", "ds_florida", "ds_orange"]),
         ],
     )
-    def test_page_is_narrowed_by_title_place_topic_and_what_matched(self, served, query, expected):
+    def test_page_is_narrowed_and_sorted_by_what_is_asked_for(self, served, query, expected):
+        served.version("ds_nation", 1)
         in_query = preview(served, EVERYWHERE, **query)
         in_body = preview(served, EVERYWHERE | query)
         assert in_query == in_body
-        assert sorted(names(in_query)) == sorted(expected)
+        ordered = names(in_query) if "sort" in query else sorted(names(in_query))
+        assert ordered == (expected if "sort" in query else sorted(expected))
         assert in_query["matching"] == len(expected)
 
     def test_place_filter_gives_what_by_place_counts(self, served):
@@ -145,6 +167,17 @@ class TestNarrowing:
 
 
 class TestRefusals:
+    def test_a_place_outside_the_coverage_is_refused(self, served):
+        body = {"places": ["fl", "ny"]}
+        assert error(served.post(PREVIEW, body)) == (409, "outside_coverage", "places")
+        set_workspace(served.ports, "florida", ["ny-counties", "fl-counties"])
+        assert served.post(PREVIEW, body).status_code == 200
+
+    def test_a_dataset_that_cannot_be_delivered_is_refused(self, served):
+        for dataset_id in ("ds_kings", "ds_withheld", "ds_unknown"):
+            body = {"places": ["fl"], "datasetIds": ["ds_florida", dataset_id]}
+            assert error(served.post(PREVIEW, body)) == (409, "not_deliverable", "datasetIds")
+
     @pytest.mark.parametrize(
         ("content", "expected"),
         [
@@ -156,11 +189,9 @@ class TestRefusals:
             (b'{"places": "fl"}', (400, "invalid_input", "places")),
             (b'{"places": ["fl"], "webhook": 1}', (400, "invalid_input", "webhook")),
             (b'{"places": ["fl"], "topics": ["other"]}', (400, "invalid_input", "topics")),
-            (b'{"places": ["ny"]}', (409, "outside_coverage", "places")),
-            (b'{"datasetIds": ["ds_kings"]}', (409, "not_deliverable", "datasetIds")),
         ],
     )
-    def test_empty_malformed_outside_and_undeliverable_are_refused(self, served, content, expected):
+    def test_an_empty_or_malformed_body_is_refused(self, served, content, expected):
         assert error(served.client.post(PREVIEW, content=content, headers=served.headers())) == expected
 
     def test_preview_needs_the_plan(self, served):

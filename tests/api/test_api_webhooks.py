@@ -7,11 +7,14 @@ import msgspec
 import pytest
 from pydantic import TypeAdapter
 from standardwebhooks import Webhook as Receiving
+from standardwebhooks.webhooks import WebhookVerificationError
 
+from ploti.contract import events
 from ploti.contract import webhooks as wire
 from ploti.contract.errors import ERROR_STATUS
 from ploti.contract.events import EVENT_TYPES
 from ploti_server.domain.deliveries import Answer
+from ploti_server.domain.events import NewEvent
 from ploti_server.domain.webhooks import WEBHOOKS_MOST
 from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.workspaces import create_key, remove_member, revoke_key
@@ -91,12 +94,17 @@ class TestCreate:
         assert answer.headers["cache-control"] == "no-store"
 
     def test_without_events_it_gets_every_feed_event_type(self, served, subscription, made):
-        served.release("ds_orange", 1)
+        send_each_type(served, subscription)
         deliver(served)
-        with served.ports.store.read() as records:
-            assert records.webhooks.get(made["id"]).types is None
-        assert all(made_type in EVENT_TYPES for made_type in types_sent(served))
-        assert types_sent(served) == ["feed.dataset.resync_required"]
+        assert sorted(types_sent(served)) == sorted(EVENT_TYPES)
+
+    @pytest.mark.parametrize("left_out", [events.ADDED, events.SCHEMA_CHANGED])
+    def test_a_filter_without_added_or_schema_changed_never_tells_of_them(self, served, subscription, left_out):
+        create(served, subscription, events=[one for one in EVENT_TYPES if one != left_out])
+        send_each_type(served, subscription)
+        deliver(served)
+        assert sorted(types_sent(served)) == sorted(one for one in EVENT_TYPES if one != left_out)
+        assert left_out in [event["type"] for event in served.events(subscription)]
 
     def test_a_filter_leaves_out_what_it_does_not_name(self, served, subscription):
         hook = create(served, subscription, events=["feed.dataset.stale", "feed.dataset.removed"])
@@ -158,6 +166,13 @@ class TestCreate:
 def datasets(served, *names):
     with served.ports.store.read() as records:
         return [records.catalog.dataset(name) for name in names]
+
+
+def send_each_type(served, subscription):
+    """Log one event of each type."""
+    with served.ports.store.write() as records:
+        made = [NewEvent(type_, "ds_orange", {"datasetId": "ds_orange"}) for type_ in EVENT_TYPES]
+        records.events.append(subscription, made, served.clock.now())
 
 
 def types_sent(served):
@@ -267,11 +282,20 @@ class TestStops:
         for way in ("test", "rotate"):
             assert code(served.post(f"{HOOKS}/{made['id']}/{way}", None)) == "invalid_input"
 
-    def test_when_the_subscription_is_deleted(self, served, subscription, made):
+    @pytest.mark.parametrize("way", ["its member leaves", "its subscription is deleted"])
+    def test_when_its_member_leaves_and_when_its_subscription_is_deleted(self, served, subscription, way):
+        made = create(served, subscription, "member")
         served.release("ds_orange", 1)
-        served.delete(f"/v1/feeds/subscriptions/{subscription}")
+        deliver(served, Answer(500))
+        if way == "its member leaves":
+            remove_member(served.ports, "florida", "bob")
+            served.release("ds_orange", 2, previous_version=1)
+            assert served.get(f"{HOOKS}/{made['id']}").json()["status"] == "off"
+        else:
+            served.delete(f"/v1/feeds/subscriptions/{subscription}")
+            assert code(served.get(f"{HOOKS}/{made['id']}")) == "not_found"
+        served.clock.advance(days=2)
         assert deliver(served) == 0
-        assert code(served.get(f"{HOOKS}/{made['id']}")) == "not_found"
 
     def test_not_when_its_key_is_revoked(self, served, subscription):
         key = create_key(served.ports, "florida", "ann")
@@ -297,12 +321,14 @@ class TestDeliveries:
         logged = served.events(subscription)[-2:]
         assert [body for *_, body in served.ports.hooks.sender.sent] == [msgspec.json.encode(event) for event in logged]
 
-    def test_the_bodies_are_signed_with_standard_webhooks(self, served, made):
+    def test_each_body_is_the_logs_event_signed_with_the_secret_of_its_creation(self, served, subscription, made):
         served.clock.set(datetime.now(UTC))
         served.release("ds_orange", 1)
         deliver(served)
         ((_, headers, body),) = served.ports.hooks.sender.sent
-        assert Receiving(made["secret"]).verify(body, headers)["data"]["datasetId"] == "ds_orange"
+        assert Receiving(made["secret"]).verify(body, headers) == served.events(subscription)[-1]
+        with pytest.raises(WebhookVerificationError):
+            Receiving(made["secret"]).verify(body.replace(b"ds_orange", b"ds_banana"), headers)
 
     def test_are_listed_with_their_last_answers(self, served, made):
         served.release("ds_orange", 1)

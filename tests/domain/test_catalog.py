@@ -208,6 +208,12 @@ def test_broken_dataset_is_refused_with_its_place_in_the_file(fields, problem):
     assert any(found.startswith(problem) for found in problems(one(**fields))), problems(one(**fields))
 
 
+@pytest.mark.parametrize("city", ["fl-city-orlando", "fl-county-orange-orlando", "fl-region-gulf-coast", "orlando"])
+def test_a_city_or_region_is_no_place_so_that_its_datasets_are_filed_under_their_county(city):
+    assert problems(one(place=city))[0].startswith(f"datasets[0].place: '{city}' is no place to file under")
+    assert parse_catalog(one(place="fl-county-orange"), HERE).datasets[0].place == "fl-county-orange"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

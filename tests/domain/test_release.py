@@ -2,6 +2,7 @@
 
 import pytest
 
+from ploti.contract.events import RESYNC_REASONS
 from ploti_server.domain.release import resync_reason
 from ploti_server.domain.schema import Column, Schema, SchemaChange, SchemaVersion, change_between
 
@@ -74,3 +75,29 @@ def test_a_minor_schema_change_still_has_changes_to_apply(before, new):
     change = change_between(before, new, ONE)
     assert change is not None
     assert resync_reason(first=False, change=change) is None
+
+
+FACTS = {
+    "record_ids_changed": {"ids_changed": True, "first": True, "change": KEY, "previous_unavailable": True},
+    "first_version": {"first": True, "change": KEY, "previous_unavailable": True},
+    "previous_unavailable": {"first": False, "change": None, "previous_unavailable": True},
+    "key_columns_changed": {"first": False, "change": KEY, "previous_unavailable": True},
+    "schema_changed": {"first": False, "change": MAJOR, "previous_unavailable": True},
+}
+
+
+@pytest.mark.parametrize("reason", FACTS)
+def test_it_wins_over_each_reason_after_it(reason):
+    assert tuple(FACTS) == RESYNC_REASONS
+    assert resync_reason(**FACTS[reason]) == reason
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "reason"),
+    [(MAJOR, MINOR, "schema_changed"), (KEY, FIRST_PIN, "key_columns_changed")],
+    ids=["schema_changed", "key_columns_changed"],
+)
+def test_it_is_the_reason_of_a_major_change_and_of_any_beside_another_reason(major, minor, reason):
+    assert resync_reason(first=False, change=major) == reason
+    assert resync_reason(first=False, change=minor, previous_unavailable=True) == reason
+    assert resync_reason(first=False, change=minor) is None

@@ -158,14 +158,16 @@ def test_failed_deliveries_are_retried_six_times_at_the_written_times(scene):
     assert scene.webhook(ended.webhook_id).off_at is None
 
 
-def test_the_delivery_keeps_its_webhook_id_through_its_retries(scene):
+def test_webhook_id_names_the_delivery_through_its_retries_and_not_the_event(scene):
+    scene.hook()
     scene.hook()
     scene.log(2)
     scene.answer = Answer(500)
     scene.run_until_quiet()
     ids = Counter((headers["webhook-id"], json.loads(body)["id"]) for *_, headers, body in scene.sent)
-    assert sorted(ids.values()) == [7, 7]
+    assert sorted(ids.values()) == [7, 7, 7, 7]
     assert {d.id for d in scene.deliveries()} == {delivery for delivery, _ in ids}
+    assert Counter(event for _, event in ids) == {wire.event_id(1): 2, wire.event_id(2): 2}
 
 
 def test_413_ends_that_delivery_alone(scene):
@@ -410,7 +412,7 @@ class TestSendAgain:
 
 class TestCrash:
     def test_what_was_in_the_air_is_sent_again_after_its_lease(self, scene):
-        """At least once: the receiver had it, the crash lost the outcome (I12, I14)."""
+        """At least once: the receiver had it, the crash lost the outcome; the id in the body is the same (I12, I14)."""
 
         class Killed(BaseException):
             pass
@@ -428,6 +430,7 @@ class TestCrash:
         scene.clock.advance(minutes=1)
         assert scene.deliver() == 1
         assert scene.deliveries()[0].status == "delivered"
+        assert [event["id"] for event in scene.bodies] == [wire.event_id(1)] * 2
 
     @pytest.mark.parametrize("step", ["deliver.before_commit", "deliver.claimed"])
     def test_a_stop_at_each_step_loses_nothing(self, scene, step):

@@ -52,12 +52,14 @@ def test_source_a_day_past_its_due_check_is_reported_once_with_when_it_was_check
     assert stale_of(ports, subscription) == [{"datasetId": "ds_a", "reason": "check_overdue", "lastCheckedAt": last}]
 
 
-def test_next_missed_check_is_reported_again(ports):
+def test_each_missed_check_is_reported_once(ports):
     subscription = subscribe(ports, "fl", topics=["permits"])
     for _ in range(2):
         checked(ports, "ds_a", ports.clock.now(), last=ports.clock.now())
         ports.clock.advance(days=1)
         assert notice_stale(ports) == ("ds_a",)
+        ports.clock.advance(days=3)
+        assert notice_stale(ports) == ()
     assert len(stale_of(ports, subscription)) == 2
 
 

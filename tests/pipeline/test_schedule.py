@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.empty_store import put_empty_home
 
+from ploti_server.api.shapes import dataset_shape, standing_of
 from ploti_server.app import build_ports
 from ploti_server.cli import main
 from ploti_server.domain.datasets import Dataset, SourceSpec, Topic
@@ -66,6 +67,36 @@ def test_a_source_is_checked_on_schedule_while_a_subscription_includes_its_datas
     clock.advance(minutes=1)
     assert queued(ports) == ["ds_file"]
     assert work_one(ports, new_owner()).outcome == "unchanged"
+
+
+def test_files_are_built_once_a_subscription_includes_the_dataset_and_current_is_null_until_sent(ports):
+    def shown():
+        with ports.store.read() as records:
+            found = dataset_shape(records.catalog.dataset("ds_file"), standing_of(records, "ds_file"))
+        return found["current"] and found["current"]["version"], found["status"]
+
+    queue_due(ports)
+    assert (work_one(ports, new_owner()), shown()) == (None, (None, "not_built"))
+    subscribe(ports)
+    queue_due(ports)
+    assert shown() == (None, "building")
+    work_one(ports, new_owner())
+    assert shown() == (1, "available")
+
+
+def test_a_check_that_finds_nothing_new_publishes_nothing_and_moves_when_it_was_last_checked(ports, clock):
+    subscription = subscribe(ports).id
+    for expected in ("released", "unchanged"):
+        queue_due(ports)
+        assert work_one(ports, new_owner()).outcome == expected
+        with ports.store.read() as records:
+            assert records.catalog.refresh("ds_file").last_checked_at == clock.now()
+            assert [version.number for version in records.versions.released("ds_file")] == [1]
+            versions = [
+                e.data["version"] for e in records.events.after(subscription, 0, 9) if e.dataset_id == "ds_file"
+            ]
+        assert versions == [None, 1]
+        clock.advance(days=1)
 
 
 def test_a_check_that_failed_is_tried_again_after_a_while(ports, clock, tmp_path):

@@ -226,6 +226,34 @@ def test_replaying_the_whole_log_changes_nothing(feed, path, target, client):
     assert states(target) == {A: (2, "ok"), B: (2, "ok")}
 
 
+REFUSED = [(409, "not_subscribed"), (409, "outside_coverage"), (409, "not_deliverable"), (404, "not_found")]
+
+
+@pytest.mark.parametrize(("status", "code"), REFUSED, ids=[code for _, code in REFUSED])
+def test_a_version_refused_like_this_means_that_its_dataset_has_left_since(feed, target, client, status, code):
+    sync(client, SUBSCRIPTION, target)
+    feed.update(A, put=permits(40))
+    feed.update(A, put=permits(41))
+    feed.update(B, put=zones(9))
+    feed.api.fail_next(f"datasets/{A}/", status, code, times=9)
+    assert sync(client, SUBSCRIPTION, target).behind == ()
+    assert states(target) == {A: (1, "leaving"), B: (2, "ok")}
+
+
+def test_rows_of_a_dataset_that_left_stay_and_are_updated_no_longer(feed, path, target, client):
+    def rows():
+        with duckdb.connect(str(path)) as db:
+            return db.execute(f"SELECT * FROM {A} ORDER BY ALL").fetchall()
+
+    sync(client, SUBSCRIPTION, target)
+    before = rows()
+    assert len(before) == 12
+    feed.api.change_dataset(A, covered=False)
+    feed.update(A, put=permits(40), drop=[record_id(1)])
+    sync(client, SUBSCRIPTION, target)
+    assert (rows(), states(target)[A]) == (before, (1, "left"))
+
+
 def test_resync_is_for_followed_datasets(feed, target, client):
     with pytest.raises(SyncError, match="not followed"):
         resync(client, target, A)

@@ -151,23 +151,6 @@ def test_only_a_load_and_applied_changes_move_the_held_version():
         assert after(held, step, current=99).version == expected
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        Pass(D, "says nothing about rows", 11),
-        Pause(D, "another MAJOR", 11),
-        Wait(D, "no released version yet", 11),
-        Leave(D, "left_coverage", 11),
-        decide(HELD, schema_changed(11, 42, "2.2"), "pause"),
-        decide(HELD, schema_changed(11, 42, "3.0"), "apply"),
-    ],
-)
-def test_only_a_load_or_changes_applied_move_the_held_version(step):
-    assert after(HELD, step, 45).version == 41
-    assert after(HELD, Load(D, 43, "reload", 11), 45).version == 43
-    assert after(HELD, Apply(D, 42, 41, 11), 45).version == 42
-
-
 def test_an_unknown_event_type_is_never_passed_over():
     with pytest.raises(AssertionError, match="renamed"):
         decide(HELD, event(11, "renamed", version=42, schemaVersion="2.1"), "pause")
