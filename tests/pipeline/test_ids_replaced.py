@@ -56,12 +56,13 @@ def id_map(publisher, number):
 
 @pytest.fixture(scope="module")
 def replaced(published, tmp_path_factory):
-    """The same after all ids were replaced, and a further state."""
+    """The same after all ids were replaced, a further state, and one id replaced alone."""
     publisher = published.copy(tmp_path_factory.mktemp("replaced"))
     publisher.subscription, publisher.before = publisher.subscribe(), publisher.refresh()
     assert publisher.replace_ids() == [("released", 2)]
     publisher.after = publisher.refresh()
     assert publisher.outcome(GROWN) == ("released", 3)
+    assert publisher.replace_ids({publisher.ids(3, "k")["0"]: None}) == [("released", 4)]
     return publisher
 
 
@@ -88,11 +89,12 @@ def test_its_id_map_lists_both_ids_and_the_dataset_for_every_record_carried(repl
     old, new = replaced.ids(1, "k"), replaced.ids(2, "k")
     assert id_map(replaced, 2) == {old[k]: new[k] for k in old}
     assert not set(old.values()) & set(new.values())
+    assert id_map(replaced, 4) == {replaced.ids(3, "k")[k]: id_ for k, id_ in replaced.ids(4, "k").items()}
 
 
 def test_later_versions_carry_the_new_ids(replaced):
     counts = {"added": 1, "changed": 0, "removed": 0}
-    sent = replaced.log(replaced.subscription, "version", "previousVersion", "counts")[-1]
+    sent = replaced.log(replaced.subscription, "version", "previousVersion", "counts")[2]
     assert sent == ("updated", 3, 2, counts)
     assert replaced.ids(3, "k").items() > replaced.ids(2, "k").items()
     assert (replaced.version(3).id_epoch, replaced.version(3).record_ids_changed) == (1, False)
