@@ -12,15 +12,15 @@ from ploti_server.domain.asks import Ask
 from ploti_server.domain.checks import Check, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
 from ploti_server.domain.deliveries import Backlog, Delivery
-from ploti_server.domain.events import LoggedEvent, NewEvent, StoredBodies
+from ploti_server.domain.events import LoggedEvent, NewEvent
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import Counted
-from ploti_server.domain.log import LogEnds
+from ploti_server.domain.log import LogEnds, LogPage
 from ploti_server.domain.notices import Notice
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.webhooks import Webhook
-from ploti_server.domain.workspaces import ApiKey, Member, Workspace
+from ploti_server.domain.workspaces import ApiKey, Holder, Member, Workspace
 
 
 class CatalogRecords(Protocol):
@@ -177,8 +177,8 @@ class WorkspaceRecords(Protocol):
     def put_key(self, key: ApiKey) -> None:
         """Insert or replace a key."""
 
-    def key_by_hash(self, key_hash: str) -> ApiKey | None:
-        """Find a key by the sha256 of its text, a revoked one too."""
+    def holder(self, key_hash: str) -> Holder | None:
+        """Find whose the key with a text of this sha256 is, a revoked one too."""
 
     def keys(self, workspace_id: str) -> tuple[ApiKey, ...]:
         """List keys, oldest first."""
@@ -232,8 +232,8 @@ class EventRecords(Protocol):
     ) -> tuple[LoggedEvent, ...]:
         """List events with a higher number, in order."""
 
-    def bodies(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> StoredBodies:
-        """Give the same events' stored bodies."""
+    def page(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> LogPage | None:
+        """Give the same events' stored bodies, with what they are a page of; None for an unknown subscription."""
 
     def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
         """List each dataset's last event of these types with a number up to `through`, by dataset."""
@@ -381,6 +381,9 @@ class Store(Protocol):
 
     def read(self) -> AbstractContextManager[Records]:
         """Open one consistent view; writing in it is an error."""
+
+    def glance(self) -> AbstractContextManager[Records]:
+        """Open a view in which each read is of its own moment, which costs less than `read`; writing is an error."""
 
     def write(self) -> AbstractContextManager[Records]:
         """Open a transaction: committed at the end of the block, rolled back by an exception."""

@@ -29,7 +29,7 @@ DATASET = Dataset("ds_a", "A", SourceSpec("csv", "x"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VERSION = Version("ds_a", 3, 1, VersionStatus.RELEASED, 1)
 COUNTS = {"call_counts"}
-"""Tables of raw SQL: on SQLite they lie in a file of their own."""
+"""Tables of raw SQL, which SQLite has none of."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -110,7 +110,7 @@ def test_events_of_an_older_layout_get_the_body_that_is_written_today(empty_url)
     again = open_store(empty_url)
     with again.read() as records:
         assert records.events.after("sub_1", 0, 10) == (event, other)
-        assert records.events.bodies("sub_1", 0, 10).text == f"{stored_body(event)},{stored_body(other)}"
+        assert records.events.page("sub_1", 0, 10).bodies.text == f"{stored_body(event)},{stored_body(other)}"
     again.close()
 
 
@@ -156,7 +156,7 @@ def test_other_addresses_are_refused(url, message):
 def test_sqlite_is_set_up_for_several_processes(tmp_path):
     url = f"sqlite:///{tmp_path}/store.sqlite"
     store = open_store(url)
-    with store._engine().connect() as connection:
+    with store._engine.connect() as connection:
         values = {
             name: connection.execute(text(f"PRAGMA {name}")).scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")

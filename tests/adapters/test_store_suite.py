@@ -103,6 +103,18 @@ class TestTransactions:
         with filled.read() as records, pytest.raises(RuntimeError, match=r"store\.write\(\)"):
             writing(records)
 
+    def test_writing_at_a_glance_is_an_error(self, filled):
+        with filled.glance() as records, pytest.raises(RuntimeError, match=r"store\.write\(\)"):
+            records.subscriptions.remove("sub_1")
+
+    def test_glance_keeps_no_transaction_open(self, filled):
+        with filled.glance() as records:
+            assert records.workspaces.get("w1") == WORKSPACE
+            with filled.write() as writing:
+                writing.workspaces.remove("w1")
+        with filled.glance() as records:
+            assert records.workspaces.get("w1") is None
+
     def test_writing_goes_on_after_a_refused_write(self, filled):
         with filled.read() as records, pytest.raises(RuntimeError):
             records.secrets.get_or_put("n", "v")

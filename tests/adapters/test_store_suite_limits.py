@@ -1,7 +1,7 @@
 """What the store promises about Idempotency-Keys and counters of calls, over the fake, SQLite and PostgreSQL."""
 
 import multiprocessing
-import sqlite3
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +11,7 @@ from tests.adapters.store_rows import HOUR, NOW, UNKNOWN_PARENT, WORKSPACE, even
 
 from ploti.contract import events as wire
 from ploti_server.adapters.store import open_store
+from ploti_server.adapters.store_calls import SharedCalls
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import WINDOW
 
@@ -138,9 +139,26 @@ def test_processes_get_each_number_once(store_url):
     assert sorted(number for one in seen for number in one) == list(range(1, 181))
 
 
-def test_sqlite_counts_lie_in_a_file_beside_the_metadata(tmp_path):
-    store = open_store(f"sqlite:///{tmp_path}/ploti.db")
-    store.count_calls("key_1", ("calls",), NOW)
-    store.close()
-    with sqlite3.connect(tmp_path / "ploti-calls.db") as counts:
-        assert counts.execute("SELECT key_id, name, calls FROM call_counts").fetchall() == [("key_1", "calls", 1)]
+class TestCountsBesideSqlite:
+    def test_they_lie_in_a_file_beside_the_metadata_and_outlive_a_process(self, tmp_path):
+        for calls in (1, 2):
+            store = open_store(f"sqlite:///{tmp_path}/ploti.db")
+            assert counted(store, "calls") == [("calls", calls, WINDOW)]
+            store.close()
+        assert (tmp_path / "ploti.calls").stat().st_size == 2**21
+
+    def test_each_of_many_keys_has_its_own_counter(self, tmp_path):
+        calls = SharedCalls(tmp_path / "calls")
+        for times in (1, 2):
+            assert {calls.count(f"key_{number}", ["calls"], NOW)[0].calls for number in range(3_000)} == {times}
+        calls.close()
+
+    @pytest.mark.parametrize("ends", [NOW - SECOND, NOW + HOUR], ids=["over", "of a wrong clock"])
+    def test_new_counter_takes_the_place_of_one_whose_window_is_not_open(self, tmp_path, ends):
+        moment = int(ends.timestamp() * 1000)
+        full = b"".join(struct.pack("<16sqq", number.to_bytes(16), moment, 5) for number in range(65_536))
+        (tmp_path / "calls").write_bytes(full)
+        calls = SharedCalls(tmp_path / "calls")
+        for times in (1, 2):
+            assert {calls.count(f"key_{number}", ["calls"], NOW)[0].calls for number in range(100)} == {times}
+        calls.close()

@@ -18,9 +18,9 @@ from tests.adapters.store_rows import (
 
 from ploti.contract import events as wire
 from ploti_server.domain.events import StoredBodies, stored_body
-from ploti_server.domain.log import LogEnds
+from ploti_server.domain.log import LogEnds, LogPage
 from ploti_server.domain.subscriptions import Subscription
-from ploti_server.domain.workspaces import Member, Workspace
+from ploti_server.domain.workspaces import Holder, Member, Workspace
 from ploti_server.ports import NameTaken
 
 
@@ -70,7 +70,7 @@ class TestWorkspaces:
         with filled.read() as records:
             assert ids(records.workspaces.all()) == ["w2"]
             assert records.workspaces.members("w1") == records.workspaces.keys("w1") == ()
-            assert records.workspaces.key_by_hash("hash-k-w1") is None
+            assert records.workspaces.holder("hash-k-w1") is None
             assert ids(records.subscriptions.all()) == ids(records.subscriptions.holding("ds_a")) == ["sub_2"]
             assert records.events.after("sub_1", 0, 10) == ()
             assert records.events.newest("sub_1") == 0
@@ -89,12 +89,15 @@ class TestWorkspaces:
             assert records.workspaces.member("w1", "bo") is None
             assert records.workspaces.member("w2", "ana") is None
 
-    def test_keys_by_hash_revoked_ones_too(self, filled):
+    def test_holder_of_a_key_by_its_hash_of_a_revoked_one_too(self, filled):
         with filled.write() as records:
             records.workspaces.put_key(key("k1"))
+            assert records.workspaces.holder("hash-k1") == Holder(key("k1"), None, WORKSPACE)
+            records.workspaces.put_member(Member("w1", key("k1").member, "member"))
             records.workspaces.put_key(key("k1", revoked_at=NOW + HOUR))
-            assert records.workspaces.key_by_hash("hash-k1") == key("k1", revoked_at=NOW + HOUR)
-            assert records.workspaces.key_by_hash("hash-k") is None
+            kept = Holder(key("k1", revoked_at=NOW + HOUR), Member("w1", key("k1").member, "member"), WORKSPACE)
+            assert records.workspaces.holder("hash-k1") == kept
+            assert records.workspaces.holder("hash-k") is None
 
     def test_keys_oldest_first(self, filled):
         with filled.write() as records:
@@ -236,7 +239,13 @@ class TestEvents:
             assert numbers(found) == want
             text = ",".join(stored_body(one) for one in found)
             last = want[-1] if want else number
-            assert records.events.bodies("sub_1", number, limit, types) == StoredBodies(text, len(want), last)
+            bodies = StoredBodies(text, len(want), last)
+            assert records.events.page("sub_1", number, limit, types) == LogPage("w1", LogEnds(4, 1), bodies)
+
+    def test_page_of_an_empty_log_and_of_none(self, filled):
+        with filled.glance() as records:
+            assert records.events.page("sub_1", 0, 10) == LogPage("w1", LogEnds(0, None), StoredBodies("", 0, 0))
+            assert records.events.page("sub_x", 0, 10) is records.events.page("sub_x", 0, 10, [wire.ADDED]) is None
 
     def test_newest_and_oldest(self, filled):
         with filled.write() as records:

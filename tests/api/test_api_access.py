@@ -1,5 +1,7 @@
 """Keys, the one shape of refusals, and the description of the API (D1.5, D8.5)."""
 
+import re
+
 import pytest
 from openapi_spec_validator import validate
 
@@ -96,16 +98,31 @@ class TestShape:
     @pytest.mark.parametrize(
         ("method", "path", "allowed"),
         [
-            ("POST", "/v1/places", "GET"),
-            ("DELETE", "/v1/feeds/datasets/ds_orange", "GET"),
-            ("PUT", "/v1/feeds/subscriptions", "GET, POST"),
-            ("PUT", "/v1/feeds/subscriptions/sub_a", "DELETE, GET, PATCH"),
+            ("POST", "/v1/places", "GET, HEAD"),
+            ("DELETE", "/v1/feeds/datasets/ds_orange", "GET, HEAD"),
+            ("POST", "/healthz", "GET, HEAD"),
+            ("PUT", "/v1/feeds/subscriptions", "GET, HEAD, POST"),
+            ("PUT", "/v1/feeds/subscriptions/sub_a", "DELETE, GET, HEAD, PATCH"),
+            ("HEAD", "/v1/webhooks/wh_a/test", "POST"),
             ("POST", "/v1/files/a/b", "GET, HEAD, OPTIONS"),
         ],
     )
     def test_a_refused_method_names_every_one_that_the_address_takes(self, served, method, path, allowed):
         answer = served.client.request(method, path, headers=served.headers())
         assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+    @pytest.mark.parametrize("path", [*READS, "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/places?kind=x"])
+    def test_head_answers_as_get_does_without_the_body(self, served, path):
+        whole, head = (served.client.request(method, path, headers=served.headers()) for method in ("GET", "HEAD"))
+        assert (head.status_code, head.content) == (whole.status_code, b"")
+        differing = {"x-request-id", "ratelimit"} | ({"content-length"} if path == "/metrics" else set())
+        for name in whole.headers.keys() - differing:
+            assert head.headers[name] == whole.headers[name], name
+
+    def test_head_counts_as_a_call(self, served):
+        asked = [served.client.request(method, "/v1/topics", headers=served.headers()) for method in ("HEAD", "GET")]
+        first, second = (int(re.search("r=([0-9]+)", answer.headers["ratelimit"])[1]) for answer in asked)
+        assert first == second + 1
 
     @pytest.mark.parametrize("path", READS)
     def test_unknown_parameter_is_invalid_input(self, served, path):

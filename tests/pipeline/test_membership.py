@@ -147,7 +147,7 @@ class TestOnEachStore:
         with ports.store.read() as records:
             assert records.workspaces.all() == ()
             assert records.subscriptions.get(subscription) is None
-            assert records.workspaces.key_by_hash(key.key_hash) is None
+            assert records.workspaces.holder(key.key_hash) is None
             assert records.subscriptions.holding("ds_a") == ()
 
     def test_first_dataset_of_a_subscription_is_due_at_once(self, ports):

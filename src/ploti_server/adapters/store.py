@@ -6,17 +6,17 @@ so that none has to upgrade. PostgreSQL: reads are one repeatable snapshot, writ
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from ploti_server.adapters import migrations
-from ploti_server.adapters.store_calls import PostgresCalls, SqliteCalls
+from ploti_server.adapters.store_calls import PostgresCalls, SharedCalls
 from ploti_server.adapters.store_records import SqlCatalog, SqlChecks, SqlVersions
 from ploti_server.adapters.store_records_asks import SqlAsks
 from ploti_server.adapters.store_records_limits import SqlIdempotency
@@ -28,63 +28,101 @@ from ploti_server.domain.limits import Counted
 
 _WRITES = "ploti_writes"
 _READS = "ploti_reads"
-_INHERITED: list[tuple[Engine, list[Connection]]] = []
-"""Engines of the process that this one was forked from. SQLite forbids even closing their connections here."""
+_INHERITED: list[object] = []
+"""What belongs to the process that this one was forked from. SQLite forbids even closing its connections here."""
 
 
 class SqlRecords:
-    """`Records` of one transaction of the database; each part is made when it is used."""
+    """`Records` of one transaction of the database; each part is made where it is used."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._in = transaction
 
-    @cached_property
+    @property
     def catalog(self) -> SqlCatalog:
         return SqlCatalog(self._in)
 
-    @cached_property
+    @property
     def checks(self) -> SqlChecks:
         return SqlChecks(self._in)
 
-    @cached_property
+    @property
     def asks(self) -> SqlAsks:
         return SqlAsks(self._in)
 
-    @cached_property
+    @property
     def versions(self) -> SqlVersions:
         return SqlVersions(self._in)
 
-    @cached_property
+    @property
     def workspaces(self) -> SqlWorkspaces:
         return SqlWorkspaces(self._in)
 
-    @cached_property
+    @property
     def subscriptions(self) -> SqlSubscriptions:
         return SqlSubscriptions(self._in)
 
-    @cached_property
+    @property
     def events(self) -> SqlEvents:
         return SqlEvents(self._in)
 
-    @cached_property
+    @property
     def idempotency(self) -> SqlIdempotency:
         return SqlIdempotency(self._in)
 
-    @cached_property
+    @property
     def webhooks(self) -> SqlWebhooks:
         return SqlWebhooks(self._in)
 
-    @cached_property
+    @property
     def deliveries(self) -> SqlDeliveries:
         return SqlDeliveries(self._in)
 
-    @cached_property
+    @property
     def notices(self) -> SqlNotices:
         return SqlNotices(self._in)
 
-    @cached_property
+    @property
     def secrets(self) -> SqlSecrets:
         return SqlSecrets(self._in)
+
+
+class _SqliteReading:
+    """Reads on a connection that stays open for the next reading: opening one costs more than most queries."""
+
+    __slots__ = ("_begin", "_connection", "_engine", "_idle")
+
+    def __init__(self, engine: Engine, idle: list[Connection], begin: str | None = "BEGIN") -> None:
+        self._engine, self._idle, self._begin = engine, idle, begin
+
+    def __enter__(self) -> SqlRecords:
+        self._connection = self._idle.pop() if self._idle else _reader(self._engine)
+        if self._begin:
+            _tell_driver(self._connection, self._begin)
+        return SqlRecords(Transaction(self._connection, writable=False))
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection.in_transaction():
+            self._connection.rollback()
+        driver: Any = self._connection.connection.driver_connection
+        if driver.in_transaction:
+            driver.rollback()
+        self._idle.append(self._connection)
+
+
+@contextmanager
+def _read_postgres(engine: Engine) -> Iterator[SqlRecords]:
+    with engine.connect() as plain:
+        connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with connection.begin():
+            yield SqlRecords(Transaction(connection, writable=False))
+
+
+@contextmanager
+def _glance_postgres(engine: Engine) -> Iterator[SqlRecords]:
+    with engine.connect() as plain:
+        connection = plain.execution_options(isolation_level="AUTOCOMMIT", postgresql_readonly=True)
+        yield SqlRecords(Transaction(connection, writable=False))
 
 
 class SqlStore:
@@ -92,43 +130,35 @@ class SqlStore:
 
     def __init__(self, url: URL) -> None:
         self._url = url
-        self._made = _engine(url)
-        self._calls = _calls(url, self._made)
-        self._pid = os.getpid()
+        self._begin()
+        _OPENED.add(self)
+
+    def _begin(self) -> None:
+        self._engine = _engine(self._url)
+        self._calls = _calls(self._url, self._engine)
         self._readers: list[Connection] = []
+
+    def begin_anew(self) -> None:
+        """Leave connections and counters to the process that this one was forked from, and begin with own ones."""
+        _INHERITED.append((self._engine, self._calls, self._readers))
+        self._begin()
 
     @property
     def answers_at_once(self) -> bool:
         """Tell whether the database is a file of this machine, whose readers never wait for its writers."""
-        return self._url.get_backend_name() == "sqlite"
+        return self._engine.dialect.name == "sqlite"
 
-    @contextmanager
-    def read(self) -> Iterator[SqlRecords]:
+    def read(self) -> AbstractContextManager[SqlRecords]:
         """Open one consistent view; changing or locking in it raises `RuntimeError`."""
-        engine = self._engine()
-        if engine.dialect.name == "sqlite":
-            with self._read_sqlite(engine) as connection:
-                yield SqlRecords(Transaction(connection, writable=False))
-            return
-        with engine.connect() as plain:
-            connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-            with connection.begin():
-                yield SqlRecords(Transaction(connection, writable=False))
+        if self.answers_at_once:
+            return _SqliteReading(self._engine, self._readers)
+        return _read_postgres(self._engine)
 
-    @contextmanager
-    def _read_sqlite(self, engine: Engine) -> Iterator[Connection]:
-        """Read on a connection that stays open for the next reading: opening one costs more than most queries."""
-        connection = self._readers.pop() if self._readers else _reader(engine)
-        driver: Any = connection.connection.driver_connection
-        driver.execute("BEGIN").close()
-        try:
-            yield connection
-        finally:
-            if connection.in_transaction():
-                connection.rollback()
-            if driver.in_transaction:
-                driver.rollback()
-            self._readers.append(connection)
+    def glance(self) -> AbstractContextManager[SqlRecords]:
+        """Open a view in which each read is of its own moment; changing or locking in it raises `RuntimeError`."""
+        if self.answers_at_once:
+            return _SqliteReading(self._engine, self._readers, begin=None)
+        return _glance_postgres(self._engine)
 
     @contextmanager
     def write(self) -> Iterator[SqlRecords]:
@@ -138,12 +168,11 @@ class SqlStore:
 
     def count_calls(self, key_id: str, names: Sequence[str], now: datetime) -> tuple[Counted, ...]:
         """Add a call to a key's counters and give them (D8.5)."""
-        self._engine()
         return self._calls.count(key_id, names, now)
 
     def migrate(self) -> None:
         """Bring the tables to this program's layout; raises `migrations.UnknownLayout` for a newer one."""
-        with self._engine().connect() as connection:
+        with self._engine.connect() as connection:
             if migrations.is_current(connection):
                 return
         with self._connect_to_write() as connection:
@@ -151,26 +180,29 @@ class SqlStore:
 
     def close(self) -> None:
         """Close the connections of this process."""
-        engine = self._engine()
         while self._readers:
             self._readers.pop().close()
-        engine.dispose()
+        self._engine.dispose()
         self._calls.close()
 
     @contextmanager
     def _connect_to_write(self) -> Iterator[Connection]:
-        with self._engine().connect() as plain:
+        with self._engine.connect() as plain:
             connection = plain.execution_options(**{_WRITES: True})
             with connection.begin():
                 yield connection
 
-    def _engine(self) -> Engine:
-        if self._pid != os.getpid():
-            _INHERITED.append((self._made, self._readers))
-            self._readers = []
-            self._made, self._pid = _engine(self._url), os.getpid()
-            self._calls = _calls(self._url, self._made)
-        return self._made
+
+_OPENED: WeakSet[SqlStore] = WeakSet()
+"""The stores of this process."""
+
+
+def _begin_all_anew() -> None:
+    for store in _OPENED:
+        store.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_all_anew)
 
 
 def open_store(url: str) -> SqlStore:
@@ -195,11 +227,11 @@ def open_store(url: str) -> SqlStore:
     return store
 
 
-def _calls(url: URL, engine: Engine) -> PostgresCalls | SqliteCalls:
-    """Count calls beside the metadata: on SQLite in a file of its own, so that counting never waits for a release."""
+def _calls(url: URL, engine: Engine) -> PostgresCalls | SharedCalls:
+    """Count calls beside the metadata, so that counting never waits for a release."""
     if url.get_backend_name() == "sqlite":
         file = Path(url.database or "")
-        return SqliteCalls(file.with_name(f"{file.stem}-calls{file.suffix}"))
+        return SharedCalls(file.with_name(f"{file.stem}.calls"))
     return PostgresCalls(engine)
 
 

@@ -1,14 +1,18 @@
-"""Counts the calls of keys in the database, exactly over threads and processes: one statement a call (D8.5).
+"""Counts the calls of keys, exactly over threads and processes (D8.5).
 
-Counters are worth a minute, so nothing waits for the disk: SQLite keeps them in a file of their own beside the metadata
-and syncs it at checkpoints only, PostgreSQL in an unlogged table. A window that ends further ahead than two windows was
-opened by a clock that has since been set back, and starts anew.
+Counters are worth a minute, so nothing waits for the disk: beside SQLite they lie in a file that the processes of one
+machine share, on PostgreSQL in an unlogged table, one statement a call. A window that ends further ahead than two
+windows was opened by a clock that has since been set back, and starts anew.
 """
 
-import sqlite3
+import fcntl
+import mmap
+import os
+import struct
 import threading
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,61 +21,96 @@ from sqlalchemy import Engine, text
 from ploti_server.domain.limits import WINDOW, Counted
 
 TABLE: Final = "call_counts"
-_CREATE: Final = (
-    f"CREATE TABLE IF NOT EXISTS {TABLE} (key_id TEXT NOT NULL, name TEXT NOT NULL, ends INTEGER NOT NULL, "
-    "calls INTEGER NOT NULL, PRIMARY KEY (key_id, name)) WITHOUT ROWID"
-)
 _OPEN: Final = f"{TABLE}.ends > :now AND {TABLE}.ends <= :furthest"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_WINDOW: Final = WINDOW // _MILLISECOND
+
+_COUNTER: Final = struct.Struct("<16sqq")
+"""A counter in the file: the digest of key and name, when its window ends in milliseconds, calls."""
+_NUMBERS: Final = struct.Struct("<qq")
+_DIGEST: Final = 16
+_ROW: Final = 64 * _COUNTER.size
+_ROWS: Final = 1_024
 
 
-def _count(names: Sequence[str]) -> str:
-    rows = ", ".join(f"(:key_id, :name{n}, :ends, 1)" for n in range(len(names)))
-    return (
-        f"INSERT INTO {TABLE} (key_id, name, ends, calls) VALUES {rows} ON CONFLICT (key_id, name) DO UPDATE SET "
-        f"calls = CASE WHEN {_OPEN} THEN {TABLE}.calls + 1 ELSE 1 END, "
-        f"ends = CASE WHEN {_OPEN} THEN {TABLE}.ends ELSE excluded.ends END RETURNING name, calls, ends"
-    )
-
-
-def _values(key_id: str, names: Sequence[str], now: datetime) -> dict[str, Any]:
-    moments = {"now": now, "ends": now + WINDOW, "furthest": now + 2 * WINDOW}
-    numbers = {name: (moment - _EPOCH) // _MILLISECOND for name, moment in moments.items()}
-    return {"key_id": key_id} | numbers | {f"name{n}": name for n, name in enumerate(names)}
+def _milliseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MILLISECOND
 
 
 def _counted(rows: Iterable[Sequence[Any]]) -> tuple[Counted, ...]:
     return tuple(Counted(name, calls, _EPOCH + ends * _MILLISECOND) for name, calls, ends in rows)
 
 
-class SqliteCalls:
-    """Counters in a SQLite file; one connection, opened at the first call, is shared by the threads of a process."""
+class SharedCalls:
+    """Counters in a file of 2 MiB: 1,024 rows of 64, each counter in the row that its digest names.
+
+    Whoever counts locks the file. A new counter takes the place in its row whose window ends first, so that an open one
+    would be lost only where more than 64 of one row are open.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._turn = threading.Lock()
-        self._opened: sqlite3.Connection | None = None
+        self._opened: tuple[int, mmap.mmap] | None = None
 
     def count(self, key_id: str, names: Sequence[str], now: datetime) -> tuple[Counted, ...]:
         """Add a call to a key's counters and give them."""
+        moment = _milliseconds(now)
         with self._turn:
-            return _counted(self._connection().execute(_count(names), _values(key_id, names, now)).fetchall())
+            handle, counters = self._opened or self._open()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                return _counted([(name, *_add(counters, f"{key_id}\0{name}", moment)) for name in names])
+            finally:
+                fcntl.flock(handle, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the file."""
         with self._turn:
             if self._opened is not None:
-                self._opened.close()
+                handle, counters = self._opened
+                counters.close()
+                os.close(handle)
                 self._opened = None
 
-    def _connection(self) -> sqlite3.Connection:
-        if self._opened is None:
-            opened = sqlite3.connect(self._file, timeout=30, isolation_level=None, check_same_thread=False)
-            for statement in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", _CREATE):
-                opened.execute(statement).close()
-            self._opened = opened
+    def _open(self) -> tuple[int, mmap.mmap]:
+        handle = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+        os.posix_fallocate(handle, 0, _ROW * _ROWS)  # a full disk is told here: a page without room would kill us
+        self._opened = handle, mmap.mmap(handle, _ROW * _ROWS)
         return self._opened
+
+
+def _add(counters: mmap.mmap, name: str, now: int) -> tuple[int, int]:
+    """Add a call to a counter; gives its calls and when its window ends."""
+    digest = blake2b(name.encode(), digest_size=_DIGEST).digest()
+    row = int.from_bytes(digest[:4], "little") % _ROWS * _ROW
+    place = _found(counters, row, digest)
+    ends, calls = _NUMBERS.unpack_from(counters, place + _DIGEST) if place >= 0 else (0, 0)
+    if not _is_open(ends, now):
+        ends, calls = now + _WINDOW, 0
+    if place < 0:
+        place = min(range(row, row + _ROW, _COUNTER.size), key=lambda at: _left(counters, at, now))
+    _COUNTER.pack_into(counters, place, digest, ends, calls + 1)
+    return calls + 1, ends
+
+
+def _is_open(ends: int, now: int) -> bool:
+    return now < ends <= now + 2 * _WINDOW
+
+
+def _left(counters: mmap.mmap, place: int, now: int) -> int:
+    """Give how long the window of a counter lasts yet."""
+    ends: int = _COUNTER.unpack_from(counters, place)[1]
+    return ends - now if _is_open(ends, now) else 0
+
+
+def _found(counters: mmap.mmap, row: int, digest: bytes) -> int:
+    """Find where in a row a counter is; -1 where it is not."""
+    place = counters.find(digest, row, row + _ROW)
+    while place >= 0 and (place - row) % _COUNTER.size:
+        place = counters.find(digest, place + 1, row + _ROW)
+    return place
 
 
 class PostgresCalls:
@@ -87,3 +126,18 @@ class PostgresCalls:
 
     def close(self) -> None:
         """Leave the connections to the store, whose they are."""
+
+
+def _count(names: Sequence[str]) -> str:
+    rows = ", ".join(f"(:key_id, :name{n}, :ends, 1)" for n in range(len(names)))
+    return (
+        f"INSERT INTO {TABLE} (key_id, name, ends, calls) VALUES {rows} ON CONFLICT (key_id, name) DO UPDATE SET "
+        f"calls = CASE WHEN {_OPEN} THEN {TABLE}.calls + 1 ELSE 1 END, "
+        f"ends = CASE WHEN {_OPEN} THEN {TABLE}.ends ELSE excluded.ends END RETURNING name, calls, ends"
+    )
+
+
+def _values(key_id: str, names: Sequence[str], now: datetime) -> dict[str, Any]:
+    numbers = {"now": now, "ends": now + WINDOW, "furthest": now + 2 * WINDOW}
+    moments = {name: _milliseconds(moment) for name, moment in numbers.items()}
+    return {"key_id": key_id} | moments | {f"name{n}": name for n, name in enumerate(names)}

@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select, update
+from sqlalchemy import Select, bindparam, func, literal_column, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from ploti_server.adapters import store_tables as tables
@@ -12,16 +13,20 @@ from ploti_server.adapters.store_records_webhooks import queue
 from ploti_server.adapters.store_transaction import Transaction
 from ploti_server.adapters.store_values import API_KEY, MEMBER, SUBSCRIPTION, WORKSPACE, logged_event
 from ploti_server.domain.events import LoggedEvent, NewEvent, StoredBodies, stored_body
-from ploti_server.domain.log import LogEnds
+from ploti_server.domain.log import LogEnds, LogPage
 from ploti_server.domain.subscriptions import Subscription
-from ploti_server.domain.workspaces import ApiKey, Member, Workspace
+from ploti_server.domain.workspaces import ApiKey, Holder, Member, Workspace
 from ploti_server.ports import NameTaken
 
 _WORKSPACE = select(tables.workspaces).where(tables.workspaces.c.id == bindparam("id"))
 _MEMBER = select(tables.members).where(
     tables.members.c.workspace_id == bindparam("workspace"), tables.members.c.name == bindparam("name")
 )
-_KEY = select(tables.api_keys).where(tables.api_keys.c.key_hash == bindparam("hash"))
+_HOLDER = (
+    select(tables.api_keys, tables.workspaces)
+    .join(tables.workspaces, tables.workspaces.c.id == tables.api_keys.c.workspace_id)
+    .where(tables.api_keys.c.key_hash == bindparam("hash"))
+)
 _SUBSCRIPTION = select(tables.subscriptions).where(tables.subscriptions.c.id == bindparam("id"))
 _JOINED = (
     select(tables.joined.c.dataset_id)
@@ -34,18 +39,42 @@ _HOLDING = (
     .where(tables.joined.c.dataset_id == bindparam("dataset"))
     .order_by(tables.subscriptions.c.id)
 )
-_BODIES = (
-    select(tables.events.c.number, tables.events.c.body)
-    .where(tables.events.c.subscription_id == bindparam("subscription"), tables.events.c.number > bindparam("after"))
-    .order_by(tables.events.c.number)
-    .limit(bindparam("limit"))
-)
+_OF_KEY = len(tables.api_keys.c)
+
+
+def _page(types: Sequence[str] | None) -> Select[Any]:
+    """Join a page's bodies in the database; both take a sorted subquery's rows in its order."""
+    events, counters, subscriptions = tables.events.c, tables.counters.c, tables.subscriptions.c
+    query = select(events.number, events.body).where(
+        events.subscription_id == bindparam("subscription"), events.number > bindparam("after")
+    )
+    if types is not None:
+        query = query.where(events.type.in_(list(types)))
+    rows = query.order_by(events.number).limit(bindparam("limit")).subquery().c
+    comma: Any = literal_column("','")  # a text would be written into the statement only by the toolkit's own calls
+    joined = select(
+        func.aggregate_strings(rows.body, comma).label("text"),
+        func.count().label("count"),
+        func.max(rows.number).label("last"),
+    ).subquery()
+    oldest = select(func.min(events.number)).where(events.subscription_id == subscriptions.id).scalar_subquery()
+    log = tables.subscriptions.join(tables.counters, counters.subscription_id == subscriptions.id).join(joined, true())
+    found = select(subscriptions.workspace_id, counters.newest, oldest, *joined.c).select_from(log)
+    return found.where(subscriptions.id == bindparam("subscription"))
+
+
+_PAGE = _page(None)
 _ENDS = select(
     tables.counters.c.newest,
     select(func.min(tables.events.c.number))
     .where(tables.events.c.subscription_id == tables.counters.c.subscription_id)
     .scalar_subquery(),
 ).where(tables.counters.c.subscription_id == bindparam("subscription"))
+
+
+@lru_cache(maxsize=1_024)
+def _key_and_workspace(row: tuple[Any, ...]) -> tuple[ApiKey, Workspace]:
+    return API_KEY.value_of(row[:_OF_KEY]), WORKSPACE.value_of(row[_OF_KEY:])
 
 
 class SqlWorkspaces:
@@ -94,9 +123,12 @@ class SqlWorkspaces:
     def put_key(self, key: ApiKey) -> None:
         self._in.put(tables.api_keys, API_KEY.row(key))
 
-    def key_by_hash(self, key_hash: str) -> ApiKey | None:
-        rows = self._in.fetch(_KEY, hash=key_hash)
-        return API_KEY.value_of(rows[0]) if rows else None
+    def holder(self, key_hash: str) -> Holder | None:
+        rows = self._in.fetch(_HOLDER, hash=key_hash)
+        if not rows:
+            return None
+        key, workspace = _key_and_workspace(rows[0])
+        return Holder(key, self.member(key.workspace_id, key.member), workspace)
 
     def keys(self, workspace_id: str) -> tuple[ApiKey, ...]:
         c = tables.api_keys.c
@@ -193,14 +225,14 @@ class SqlEvents:
             query = query.where(c.type.in_(list(types)))
         return tuple(logged_event(row) for row in self._in.rows(query.order_by(c.number).limit(limit)))
 
-    def bodies(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> StoredBodies:
-        if types is None:
-            rows = self._in.fetch(_BODIES, subscription=subscription_id, after=number, limit=limit)
-        else:
-            c = tables.events.c
-            query = select(c.number, c.body).where(c.subscription_id == subscription_id, c.number > number)
-            rows = self._in.rows(query.where(c.type.in_(list(types))).order_by(c.number).limit(limit))
-        return StoredBodies(",".join([body for _, body in rows]), len(rows), rows[-1][0] if rows else number)
+    def page(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> LogPage | None:
+        values = {"subscription": subscription_id, "after": number, "limit": limit}
+        found = self._in.fetch(_PAGE, **values) if types is None else self._in.rows(_page(types).params(values))
+        if not found:
+            return None
+        workspace_id, newest, oldest, text, count, last = found[0]
+        bodies = StoredBodies(text or "", count, number if last is None else last)
+        return LogPage(workspace_id, LogEnds(newest, oldest), bodies)
 
     def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
         c = tables.events.c

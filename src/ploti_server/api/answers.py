@@ -11,10 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ploti.contract.errors import ERROR_STATUS
+from ploti_server.api.queries import header_of
 from ploti_server.domain.access import Refused
 
 JSON_TYPE: Final = "application/json"
-_REVALIDATE: Final = "private, no-cache"
+_READ: Final = ((b"cache-control", b"private, no-cache"), (b"vary", b"Authorization, Accept-Encoding"))
+_IS_JSON: Final = (b"content-type", JSON_TYPE.encode())
 _COMPRESSED_FROM: Final = 1_000
 _LEVEL: Final = 1
 _CHALLENGE: Final = 'Bearer realm="ploti"'
@@ -34,10 +36,18 @@ def read_answer(request: Request, body: Any, etag: str | None = None) -> Respons
 
 def read_bytes(request: Request, content: bytes, etag: str) -> Response:
     """Answer a read with ready JSON; a `304` varies as the whole answer does, so that a cache keeps both apart."""
-    headers = {"ETag": etag, "Cache-Control": _REVALIDATE, "Vary": "Authorization, Accept-Encoding"}
-    if _has(request, etag):
-        return Response(status_code=304, headers=headers)
-    return Response(content, 200, headers, JSON_TYPE)
+    given = header_of(request, b"if-none-match")
+    if given and _has(given, etag):
+        return _Ready(304, b"", [(b"etag", etag.encode()), *_READ])
+    sent = [(b"etag", etag.encode()), *_READ, (b"content-length", b"%d" % len(content)), _IS_JSON]
+    return _Ready(200, content, sent)
+
+
+class _Ready(Response):
+    """An answer whose headers are written already."""
+
+    def __init__(self, status: int, content: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        self.status_code, self.body, self.raw_headers, self.background = status, content, headers, None
 
 
 def tag_of(content: bytes) -> str:
@@ -50,14 +60,16 @@ def compressed(response: Response, request: Request) -> Response:
 
     One with a strong ETag, a revision that has to come back exactly, goes as it is (D8.1).
     """
+    taken = header_of(request, b"accept-encoding")
+    if not taken or not _takes_gzip(taken):
+        return response
     headers = response.headers
     is_json, is_exact = headers.get("content-type") == JSON_TYPE, headers.get("etag", "").startswith('"')
     if not is_json or is_exact or len(response.body) < _COMPRESSED_FROM:
         return response
-    if _takes_gzip(request.headers.get("accept-encoding", "")):
-        response.body = gzip.compress(response.body, _LEVEL, mtime=0)
-        headers["Content-Encoding"] = "gzip"
-        headers["Content-Length"] = str(len(response.body))
+    response.body = gzip.compress(response.body, _LEVEL, mtime=0)
+    headers["Content-Encoding"] = "gzip"
+    headers["Content-Length"] = str(len(response.body))
     return response
 
 
@@ -69,8 +81,8 @@ def _takes_gzip(header: str) -> bool:
     return False
 
 
-def _has(request: Request, tag: str) -> bool:
-    given = [one.strip() for one in request.headers.get("if-none-match", "").split(",")]
+def _has(header: str, tag: str) -> bool:
+    given = [one.strip() for one in header.split(",")]
     return "*" in given or tag.removeprefix("W/") in [one.removeprefix("W/") for one in given]
 
 

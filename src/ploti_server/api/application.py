@@ -16,6 +16,7 @@ from ploti_server.api.datasets import dataset_routes
 from ploti_server.api.deliveries import delivery_routes
 from ploti_server.api.description import Api
 from ploti_server.api.direct import answer_to
+from ploti_server.api.dispatch import Dispatched
 from ploti_server.api.events import event_routes
 from ploti_server.api.files import file_routes
 from ploti_server.api.links import Context
@@ -73,6 +74,7 @@ def make_api(ports: Ports, settings: Settings, signer: LinkSigner) -> FastAPI:
         api.include_router(router)
     api.state.watch = context.watch
     api.state.routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
+    api.serve([route for route in api.state.routes if isinstance(route, Dispatched)])
     return api
 
 
@@ -90,8 +92,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
 def _allowed(request: Request) -> str:
     """List the methods that an address takes, over every route that it matches."""
     routes: list[Route] = request.app.state.routes
-    matching = [route.methods or set() for route in routes if route.path_regex.match(request.scope["path"])]
-    return ", ".join(sorted(set().union(*matching)))
+    allowed = set().union(*(route.methods or () for route in routes if route.path_regex.match(request.scope["path"])))
+    return ", ".join(sorted(allowed | {"HEAD"} if "GET" in allowed else allowed))
 
 
 async def _failed(_: Request, error: Exception) -> Response:

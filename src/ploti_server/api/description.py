@@ -1,9 +1,10 @@
 """The API's OpenAPI description: made by the framework, with the key's scheme and without answers it never gives."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ploti_server.api.direct import Direct
 from ploti_server.api.dispatch import Dispatched
@@ -22,11 +23,15 @@ class Api(FastAPI):
     def __init__(self, metrics: Metrics, **options: Any) -> None:
         super().__init__(**options)
         self._metrics = metrics
+        self._served: ASGIApp = super().__call__
 
-    def build_middleware_stack(self) -> ASGIApp:
-        """Wrap the stack whole, also what answers when the application itself fails."""
-        own = [route for route in self.state.routes if isinstance(route, Dispatched)]
-        return Observed(Direct(super().build_middleware_stack(), own), self._metrics)
+    def serve(self, routes: Sequence[Dispatched]) -> None:
+        """Serve the API's own routes before the framework; what either answers is observed whole."""
+        self._served = Observed(Direct(super().__call__, routes), self._metrics)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await self._served(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """Give the OpenAPI 3.1 description."""

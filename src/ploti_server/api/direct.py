@@ -17,13 +17,17 @@ _FAULT: Final = "Something went wrong on the server: try again, and tell the ope
 
 
 class Direct:
-    """Takes the requests of `Dispatched` routes and leaves all others to the framework."""
+    """Takes the requests of `Dispatched` routes and leaves all others to the framework.
+
+    HEAD is answered as GET; the server leaves the body out.
+    """
 
     def __init__(self, framework: ASGIApp, routes: Iterable[Dispatched]) -> None:
         self._framework = framework
         self._served: dict[tuple[str, int], list[tuple[re.Pattern[str], Dispatched, Serve]]] = {}
         for route in routes:
-            for method in route.methods or ():
+            methods = route.methods or set()
+            for method in methods | {"HEAD"} if "GET" in methods else methods:
                 place = (method, route.path.count("/"))
                 self._served.setdefault(place, []).append((route.path_regex, route, route.get_route_handler()))
 

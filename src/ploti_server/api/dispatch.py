@@ -6,6 +6,7 @@ What it waits for, its body or events that are yet to come, is waited for withou
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ploti_server.api.answers import compressed
-from ploti_server.api.queries import read_body
+from ploti_server.api.queries import parameters_of, read_body
 from ploti_server.api.watch import Watch
 
 WAITED = "waited"
@@ -63,7 +64,8 @@ class Dispatched(APIRoute):
 
         async def serve(request: Request) -> Response:
             if self.quick:
-                return await _answer(request, check_and_handle(request))
+                answer = check_and_handle(request)
+                return answer if isinstance(answer, Response) else await _answer(request, answer)
             if body_name is not None:
                 await run_in_threadpool(check, request)
                 return await _answer(
@@ -73,25 +75,36 @@ class Dispatched(APIRoute):
 
         return serve
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The query parameters that the route takes."""
+        return frozenset(field.alias for field in self.dependant.query_params)
+
+    @cached_property
+    def _fields(self) -> tuple[tuple[str, str, str, Any], ...]:
+        """Place, name on the wire, name in the handler and field of each parameter."""
+        placed = (("path", self.dependant.path_params), ("query", self.dependant.query_params))
+        return tuple((place, one.alias, one.name, one) for place, fields in placed for one in fields)
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        """What parameters are that are not sent; all are plain values, which nobody can change."""
+        return {field.name: field.get_default() for field in self.dependant.query_params}
+
     def _arguments(self, request: Request) -> dict[str, Any]:
         """Read the parameters; raises `RequestValidationError`."""
-        values: dict[str, Any] = {}
+        values = self._defaults.copy()
         wrong: list[Any] = []
-        for place, fields, sent in (
-            ("path", self.dependant.path_params, request.path_params),
-            ("query", self.dependant.query_params, request.query_params),
-        ):
-            for field in fields:
-                if field.alias not in sent:
-                    values[field.name] = field.get_default()
-                    continue
-                value, errors = field.validate(sent[field.alias], values, loc=(place, field.alias))
-                values[field.name] = value
+        sent = {"path": request.scope["path_params"], "query": dict(parameters_of(request))}
+        for place, alias, name, field in self._fields:
+            if alias in sent[place]:
+                values[name], errors = field.validate(sent[place][alias], values, loc=(place, alias))
                 wrong += errors
         if wrong:
             raise RequestValidationError(wrong)
-        own = self.dependant.request_param_name
-        return values | {own: request} if own else values
+        if self.dependant.request_param_name:
+            values[self.dependant.request_param_name] = request
+        return values
 
 
 def _finish(request: Request, answer: Response | Waiting) -> Response | Waiting:

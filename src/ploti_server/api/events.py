@@ -8,16 +8,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ploti.contract import events as event_contract
-from ploti.contract.events import event_id
+from ploti.contract.events import event_id, event_number
 from ploti_server.api.answers import read_bytes, tag_of
 from ploti_server.api.dispatch import Waiting
 from ploti_server.api.documented import answers
 from ploti_server.api.links import Context
-from ploti_server.api.queries import Limit500, PlainNumber, identify
+from ploti_server.api.queries import CALLER, Limit500, PlainNumber, identify
 from ploti_server.api.routes import Routes, caller_of
 from ploti_server.domain.events import sent_body
 from ploti_server.domain.log import read_types, start_of
-from ploti_server.pipeline.subscriptions import owned_subscription
+from ploti_server.pipeline.subscriptions import no_subscription
 
 _WAIT = "Seconds to wait for an event where there is none after the cursor yet."
 
@@ -52,16 +52,18 @@ def event_routes(context: Context) -> APIRouter:
 
 
 def _read(context: Context, request: Request, asked: _Asked, wait: float) -> Response | Waiting:
-    with context.ports.store.read() as records:
-        found = owned_subscription(records, caller_of(request).workspace.id, asked.subscription)
-        ends = records.events.ends(found.id)
-        start = start_of(asked.cursor, ends)
-        bodies = records.events.bodies(found.id, start, asked.limit, asked.types)
+    number = event_number(asked.cursor or "") or 0
+    with context.ports.store.glance() as records:
+        page = records.events.page(asked.subscription, number, asked.limit, asked.types)
+    if page is None or page.workspace_id != caller_of(request).workspace.id:
+        raise no_subscription(asked.subscription)
+    ends, bodies = page.ends, page.bodies
+    start = start_of(asked.cursor, ends)
     last = bodies.last if bodies.count == asked.limit else ends.newest
     if not bodies.count and wait > 0:
         return _wait(context, request, replace(asked, cursor=event_id(last)), last, wait)
     base = context.base(request)
-    known = (base, found.id, str(start), str(last), str(bodies.count), *(asked.types or ()))
+    known = (base, asked.subscription, str(start), str(last), str(bodies.count), *(asked.types or ()))
     content = b'{"events":[%s],"nextCursor":"%s"}' % (sent_body(bodies.text, base), event_id(last).encode())
     return read_bytes(request, content, tag_of("\0".join(known).encode()))
 
@@ -70,7 +72,7 @@ def _wait(context: Context, request: Request, asked: _Asked, last: int, wait: fl
     """Wait for an event after the newest; the key is looked at again by then."""
 
     def look(left: float) -> Response | Waiting:
-        request.state.caller = identify(context.ports, request)
+        request.scope["state"][CALLER] = identify(context.ports, request)
         return _read(context, request, asked, left)
 
     return Waiting(context.watch, asked.subscription, last, wait, look)

@@ -1,6 +1,6 @@
 """Counts each authenticated call of a key and refuses those beyond its limits (D8.5)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -12,26 +12,29 @@ from ploti_server.domain.limits import EVERY_CALL, STRICT, Allowance, Limit, all
 _HEADERS = "limit_headers"
 
 
-def count_call(context: Context, request: Request, key_id: str, *, strict: bool) -> None:
-    """Count a call of a key, in the stricter limit too where asked; raises `Refused` `rate_limited`.
+class CallCounter:
+    """Counts the calls of a route: each in the limit of every call, those of a strict one in the stricter limit too."""
 
-    What is left goes with the answer, whatever it will be.
-    """
-    limits = [Limit(EVERY_CALL, context.settings.requests_per_minute)]
-    if strict:
-        limits.append(Limit(STRICT, context.settings.strict_requests_per_minute))
-    now = context.ports.clock.now()
-    counted = context.ports.store.count_calls(key_id, [limit.name for limit in limits], now)
-    allowance = allowance_of(limits, counted)
-    headers = allowance.headers(now)
-    setattr(request.state, _HEADERS, headers)
-    if allowance.exceeded:
-        raise Refused("rate_limited", _message(allowance, headers["Retry-After"]))
+    def __init__(self, context: Context, *, strict: bool) -> None:
+        self._ports = context.ports
+        every = Limit(EVERY_CALL, context.settings.requests_per_minute)
+        self._limits = (every, Limit(STRICT, context.settings.strict_requests_per_minute)) if strict else (every,)
+        self._names = tuple(limit.name for limit in self._limits)
+
+    def count(self, request: Request, key_id: str) -> None:
+        """Count a call of a key; raises `Refused` `rate_limited`. What is left goes with any answer."""
+        now = self._ports.clock.now()
+        allowance = allowance_of(self._limits, self._ports.store.count_calls(key_id, self._names, now))
+        headers = allowance.headers(now)
+        sent = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        request.scope["state"][_HEADERS] = sent
+        if allowance.exceeded:
+            raise Refused("rate_limited", _message(allowance, headers["Retry-After"]))
 
 
-def limit_headers(state: Mapping[str, Any]) -> Mapping[str, str]:
+def limit_headers(state: Mapping[str, Any]) -> Sequence[tuple[bytes, bytes]]:
     """Give the headers about limits that belong to a request's answer, none where no key was found."""
-    found: Mapping[str, str] = state.get(_HEADERS, {})
+    found: Sequence[tuple[bytes, bytes]] = state.get(_HEADERS, ())
     return found
 
 

@@ -4,7 +4,6 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Final
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -21,20 +20,15 @@ class Metrics:
         self._within: dict[tuple[str, str], list[int]] = {}
         self._open = 0
 
-    @contextmanager
-    def in_flight(self) -> Iterator[None]:
+    def begin(self) -> None:
         """Count a request as being served."""
         with self._turn:
             self._open += 1
-        try:
-            yield
-        finally:
-            with self._turn:
-                self._open -= 1
 
-    def note(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Note an answered request; `route` is the route's template, never the path itself."""
+    def end(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Note that a request has been answered; `route` is the route's template, never the path itself."""
         with self._turn:
+            self._open -= 1
             self._requests[method, route, status] += 1
             self._seconds[method, route] = self._seconds.get((method, route), 0.0) + seconds
             within = self._within.setdefault((method, route), [0] * (len(_BUCKETS) + 1))

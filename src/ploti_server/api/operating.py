@@ -50,4 +50,5 @@ def operating_routes(context: Context, metrics: Metrics) -> APIRouter:
 
     for path, handler in (("/healthz", health), ("/readyz", ready), ("/metrics", show_metrics)):
         router.add_api_route(path, handler, methods=["GET"], response_model=None)
+        router.add_api_route(path, handler, methods=["HEAD"], response_model=None, include_in_schema=False)
     return router

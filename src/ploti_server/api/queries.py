@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
+from urllib.parse import parse_qsl
 
 import msgspec
 from fastapi import Query
@@ -15,6 +16,9 @@ from ploti_server.domain.workspaces import Role, Workspace
 from ploti_server.pipeline.workspaces import hash_key
 from ploti_server.ports import Ports
 
+CALLER: Final = "caller"
+"""Name of who asks, in the state of a request whose key was found."""
+_PARAMETERS: Final = "parameters"
 BODY_BYTES: Final = 1_000_000
 TOO_LARGE: Final = f"The body is too large: send at most {BODY_BYTES} bytes."
 _NUMBER: Final = re.compile(r"[0-9]{1,15}")
@@ -36,19 +40,27 @@ class Caller:
 
 def identify(ports: Ports, request: Request) -> Caller:
     """Find whose key a request carries; raises `Refused` `unauthenticated`."""
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    scheme, _, text = header_of(request, b"authorization").partition(" ")
     text = text.strip() if scheme.lower() == "bearer" else ""
-    with ports.store.read() as records:
-        key = records.workspaces.key_by_hash(hash_key(text)) if text else None
-        member = records.workspaces.member(key.workspace_id, key.member) if key else None
-        workspace = records.workspaces.get(key.workspace_id) if key else None
+    with ports.store.glance() as records:
+        found = records.workspaces.holder(hash_key(text)) if text else None
+    key, member = (found.key, found.member) if found else (None, None)
     refused = refusal_of_key(key, member)
     if refused is not None:
         raise refused
-    if key is None or member is None or workspace is None:
-        raise LookupError("a valid key without a workspace")
+    if found is None or key is None or member is None:
+        raise LookupError("a valid key that nobody holds")
     role: Role = "admin" if key.role == member.role == "admin" else "member"
-    return Caller(workspace, member.name, role, key.permissions, key.id)
+    return Caller(found.workspace, member.name, role, key.permissions, key.id)
+
+
+def header_of(request: Request, name: bytes) -> str:
+    """Give the first header of a name in lower case, an empty text where there is none."""
+    for given, value in request.scope["headers"]:
+        if given == name:
+            text: str = value.decode("latin-1")
+            return text
+    return ""
 
 
 def require_permission(caller: Caller, permission: str) -> None:
@@ -64,12 +76,20 @@ def require_admin(caller: Caller) -> None:
         raise Refused("not_allowed", "Only a workspace admin may create, change or delete a subscription: ask one.")
 
 
+def parameters_of(request: Request) -> list[tuple[str, str]]:
+    """Read the query parameters once, in the order in which they are sent."""
+    state = request.scope["state"]
+    if _PARAMETERS not in state:
+        state[_PARAMETERS] = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    read: list[tuple[str, str]] = state[_PARAMETERS]
+    return read
+
+
 def require_known_parameters(request: Request) -> None:
     """Refuse query parameters that the route does not take or that are given twice (D1.5)."""
-    dependant = getattr(request.scope.get("route"), "dependant", None)
-    known = {field.alias for field in dependant.query_params} if dependant is not None else set()
+    known: frozenset[str] = request.scope["route"].known
     seen: set[str] = set()
-    for name, _ in request.query_params.multi_items():
+    for name, _ in parameters_of(request):
         if name not in known:
             takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
             raise Refused("invalid_input", f"'{name}' is not a parameter of this address: {takes}.", name)
@@ -83,7 +103,7 @@ def require_plain_text(request: Request) -> None:
     for value in request.path_params.values():
         if "\0" in str(value):
             raise Refused("not_found", "There is nothing at this address: it has a character that no id has.")
-    for name, value in request.query_params.multi_items():
+    for name, value in parameters_of(request):
         if "\0" in value:
             raise Refused("invalid_input", f"'{name}' has a character that no value has: leave it out.", name)
 

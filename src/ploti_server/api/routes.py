@@ -10,9 +10,10 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 
 from ploti_server.api.dispatch import Dispatched
-from ploti_server.api.limits import count_call
+from ploti_server.api.limits import CallCounter
 from ploti_server.api.links import Context
 from ploti_server.api.queries import (
+    CALLER,
     Caller,
     identify,
     require_known_parameters,
@@ -25,7 +26,7 @@ FEEDS = "feeds"
 
 def caller_of(request: Request) -> Caller:
     """Give who asks, as the route's checks found."""
-    caller: Caller = request.state.caller
+    caller: Caller = request.scope["state"][CALLER]
     return caller
 
 
@@ -37,9 +38,11 @@ class Routes:
         self.router = APIRouter(tags=[tag], route_class=Dispatched)
 
     def _check(self, strict: bool) -> Callable[[Request], None]:
+        calls = CallCounter(self._context, strict=strict)
+
         def check(request: Request) -> None:
-            caller = request.state.caller = identify(self._context.ports, request)
-            count_call(self._context, request, caller.key_id, strict=strict)
+            caller = request.scope["state"][CALLER] = identify(self._context.ports, request)
+            calls.count(request, caller.key_id)
             if self._permission is not None:
                 require_permission(caller, self._permission)
             require_known_parameters(request)

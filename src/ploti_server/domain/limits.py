@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Final
 
 WINDOW: Final = timedelta(minutes=1)
@@ -42,15 +43,19 @@ class Allowance:
 
     def headers(self, now: datetime) -> dict[str, str]:
         """Write `RateLimit-Policy` and `RateLimit`, and `Retry-After` for a call beyond a limit; whole seconds."""
-        policies = (f'"{limit.name}";q={limit.most};w={WINDOW // timedelta(seconds=1)}' for limit in self.limits)
         left = (
             f'"{limit.name}";r={max(limit.most - counted.calls, 0)};t={_seconds(counted.ends, now)}'
             for limit, counted in zip(self.limits, self.counted, strict=True)
         )
-        sent = {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(left)}
+        sent = {"RateLimit-Policy": _policy(self.limits), "RateLimit": ", ".join(left)}
         if self.exceeded:
             sent["Retry-After"] = str(max(_seconds(one.ends, now) for one in self.exceeded))
         return sent
+
+
+@cache
+def _policy(limits: tuple[Limit, ...]) -> str:
+    return ", ".join(f'"{limit.name}";q={limit.most};w={WINDOW // timedelta(seconds=1)}' for limit in limits)
 
 
 def allowance_of(limits: Sequence[Limit], counted: Iterable[Counted]) -> Allowance:

@@ -7,7 +7,7 @@ from typing import Final
 from ploti.contract import events as wire
 from ploti.contract.events import EVENT_TYPES, event_number
 from ploti_server.domain.access import Refused
-from ploti_server.domain.events import LoggedEvent
+from ploti_server.domain.events import LoggedEvent, StoredBodies
 
 _VERSION_EVENTS: Final = (wire.UPDATED, wire.RESYNC_REQUIRED)
 HOLDING_EVENTS: Final = (wire.ADDED, wire.REMOVED, *_VERSION_EVENTS)
@@ -24,6 +24,15 @@ class LogEnds:
     def keeps_all_after(self, number: int) -> bool:
         """Tell whether every event with a higher number is still there."""
         return number >= self.newest or (self.oldest is not None and self.oldest <= number + 1)
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """A page of a subscription's log as of one moment, with whose the log is."""
+
+    workspace_id: str
+    ends: LogEnds
+    bodies: StoredBodies
 
 
 def read_event_cursor(text: str, field: str = "cursor") -> int:

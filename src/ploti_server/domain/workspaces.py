@@ -41,3 +41,12 @@ class ApiKey:
     key_hash: str
     created_at: datetime
     revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whose a key is; `member` None where none of its name is known."""
+
+    key: ApiKey
+    member: Member | None
+    workspace: Workspace

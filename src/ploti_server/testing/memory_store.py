@@ -14,11 +14,11 @@ from ploti_server.domain.deliveries import queued
 from ploti_server.domain.events import LoggedEvent, NewEvent, StoredBodies, stored_body
 from ploti_server.domain.idempotency import Remembered
 from ploti_server.domain.limits import WINDOW, Counted
-from ploti_server.domain.log import LogEnds
+from ploti_server.domain.log import LogEnds, LogPage
 from ploti_server.domain.notices import Notice
 from ploti_server.domain.subscriptions import Subscription
 from ploti_server.domain.versions import Version, VersionStatus
-from ploti_server.domain.workspaces import ApiKey, Member, Workspace
+from ploti_server.domain.workspaces import ApiKey, Holder, Member, Workspace
 from ploti_server.pipeline.subscriptions import new_id
 from ploti_server.ports import NameTaken
 from ploti_server.testing.memory_state import State, kept, known
@@ -240,8 +240,11 @@ class _Workspaces:
         known(self._state.workspaces, key.workspace_id, "workspace")
         self._state.changing().keys[key.id] = kept(key)
 
-    def key_by_hash(self, key_hash: str) -> ApiKey | None:
-        return next((key for key in self._state.keys.values() if key.key_hash == key_hash), None)
+    def holder(self, key_hash: str) -> Holder | None:
+        key = next((key for key in self._state.keys.values() if key.key_hash == key_hash), None)
+        if key is None:
+            return None
+        return Holder(key, self.member(key.workspace_id, key.member), self._state.workspaces[key.workspace_id])
 
     def keys(self, workspace_id: str) -> tuple[ApiKey, ...]:
         own = (key for key in self._state.keys.values() if key.workspace_id == workspace_id)
@@ -325,10 +328,14 @@ class _Events:
         found = (e for e in log if e.number > number and (types is None or e.type in types))
         return tuple(found)[:limit]
 
-    def bodies(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> StoredBodies:
+    def page(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> LogPage | None:
+        subscription = self._state.subscriptions.get(subscription_id)
+        if subscription is None:
+            return None
         found = self.after(subscription_id, number, limit, types)
         text = ",".join(stored_body(event) for event in found)
-        return StoredBodies(text, len(found), found[-1].number if found else number)
+        bodies = StoredBodies(text, len(found), found[-1].number if found else number)
+        return LogPage(subscription.workspace_id, self.ends(subscription_id), bodies)
 
     def last_of_each(self, subscription_id: str, through: int, types: Sequence[str]) -> tuple[LoggedEvent, ...]:
         log = self._state.events.get(subscription_id, ())
@@ -450,6 +457,8 @@ class MemoryStore:
     def read(self) -> Iterator[MemoryRecords]:
         """Open one consistent view; changing or locking in it raises `RuntimeError`."""
         yield _records(self._state)
+
+    glance = read
 
     @contextmanager
     def write(self) -> Iterator[MemoryRecords]:
