@@ -10,7 +10,7 @@ import pytest
 from ploti.cli import run
 from ploti.testing.fake_state import StoredFile
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
-from ploti.testing.stories import PERMITS, A, permit, permits
+from ploti.testing.stories import PERMITS, A, B, permit, permits
 
 
 @pytest.fixture
@@ -267,3 +267,16 @@ def test_datasets_history_and_columns_of_ids_are_named_on_the_command_line(feed,
     assert (code, "no dataset ds_typo" in err) == (1, True)
     code, _, err = ploti(capsys, SUBSCRIPTION, "--to=sqlite:///x.gpkg", "--history")
     assert (code, "No history is kept in sqlite" in err) == (1, True)
+
+
+def test_columns_are_chosen_on_the_command_line_and_kept(feed, path, to, capsys):
+    feed.add(B, PERMITS, permits(1))
+    assert ploti(capsys, SUBSCRIPTION, to, f"--without={A}=value", f"--columns={B}=number")[0] == 0
+    assert ploti(capsys, SUBSCRIPTION, to)[0] == 0
+    with duckdb.connect(str(path), read_only=True) as db:
+        names = {each: [row[0] for row in db.execute(f"DESCRIBE {each}").fetchall()][6:] for each in (A, B)}
+    assert names == {A: ["number", "units"], B: ["number"]}
+    told = json.loads(ploti(capsys, "status", to, "--json")[1])
+    assert {each["datasetId"]: each["columns"] for each in told} == {A: {"without": ["value"]}, B: {"only": ["number"]}}
+    code, _, err = ploti(capsys, SUBSCRIPTION, to, f"--columns={A}")
+    assert (code, "names no columns" in err) == (1, True)

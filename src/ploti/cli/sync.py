@@ -53,6 +53,8 @@ def sync_subscription(
     schema: Schema = None,
     dataset: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     history: Annotated[bool, Parameter(negative="")] = False,
+    columns: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    without: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     rewrite_ids: RewriteIds = (),
     on_major: Literal["pause", "apply"] = "pause",
     follow: Annotated[bool, Parameter(negative="")] = False,
@@ -69,6 +71,11 @@ def sync_subscription(
         The subscription, like sub_8f3k2m; PLOTI_SUBSCRIPTION unless given.
     dataset
         A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run.
+    columns
+        The columns of a dataset that are wanted, like ds_permits=number,value; kept for later runs. May be repeated,
+        once a dataset; ds_permits=* is all of them again.
+    without
+        The columns of a dataset that are not wanted, like ds_permits=owner; new ones come.
     history
         Keep every row's past in DATASET_history, from now on (DuckDB and PostgreSQL).
     rewrite_ids
@@ -92,7 +99,7 @@ def sync_subscription(
         def run() -> "SyncReport":
             report = sync(
                 client, followed, target, on_major=on_major, datasets=dataset, rewrite_ids=rewrite_ids,
-                workers=_WORKERS, progress=progress,
+                columns=columns, without=without, workers=_WORKERS, progress=progress,
             )  # fmt: skip
             if attachments is not None:
                 files[:] = follow_attachments(client, target.state().datasets.values(), attachments, progress)
@@ -248,6 +255,7 @@ def _status_wire(status: DatasetStatus) -> dict[str, Any]:
         "loadedAt": status.loaded_at,
         "state": held.state,
         "reason": held.reason,
+        "columns": None if held.columns is None else json_text.loads(held.columns),
     }
 
 

@@ -15,6 +15,7 @@ from ploti.contract.resources import Dataset, ManifestDataset, SubscriptionManif
 from ploti.errors import BadAnswer, Reload
 from ploti.sync.ahead import fetching_ahead
 from ploti.sync.answers import event_trouble, named_well, sound, whole
+from ploti.sync.columns import choices_of
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
 from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices, number_of
@@ -81,6 +82,8 @@ def sync(
     on_major: OnMajor = "pause",
     datasets: Collection[str] = (),
     rewrite_ids: Collection[str] = (),
+    columns: Collection[str] = (),
+    without: Collection[str] = (),
     workers: int = 1,
     progress: Progress | None = None,
     reach: Reach = reach_nothing,
@@ -88,6 +91,8 @@ def sync(
 ) -> SyncReport:
     """Bring a target up to date with a subscription and tell what moved; with `datasets`, only these.
 
+    `columns` and `without` choose columns of datasets, like `ds_permits=number,value`; a choice is kept until the next
+    one, and a new one loads the dataset's version again.
     `rewrite_ids` names columns of tables of the user's own, like `orders.permit_id`, in which ids of records are
     rewritten where a version replaces them, together with its rows. `workers` is how many datasets are fetched at once.
 
@@ -95,12 +100,16 @@ def sync(
     PlotiError where the API cannot be reached or refuses; the cursor stays then, and the next run goes on from there.
     """
     fetching = downloads or Downloads(client, target.downloads, progress or Progress(), reach)
-    columns = tuple(user_column(name) for name in rewrite_ids)
+    rewritten = tuple(user_column(name) for name in rewrite_ids)
+    choices = choices_of(columns, without)
     with target.lock():
         state = target.state()
         if state.subscription_id not in {None, subscription_id}:
             raise SyncError(f"This target follows {state.subscription_id}: use another one for {subscription_id}.")
-        run = Run(client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets, columns, workers)
+        run = Run(
+            client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets, rewritten, workers,
+            choices=choices,
+        )  # fmt: skip
         if state.cursor is None:
             target.record(subscription_id, None, ())
             cursor = _from_manifest(run)
@@ -109,7 +118,7 @@ def sync(
             _retry(run, cursor)
         cursor = _follow(run, cursor)
         _refresh_infos(run)
-        if unknown := sorted(set(datasets) - run.held.keys()):
+        if unknown := sorted({*datasets, *choices} - run.held.keys()):
             raise SyncError(f"The subscription has no dataset {unknown[0]}: `ploti sync status` lists those it has.")
         report = _report(run, cursor)
         if not report.behind:
@@ -168,7 +177,7 @@ def _retry(run: Run, cursor: str) -> None:
                 run.tell(replace(held, state="left", reason=NOT_CHOSEN))
         elif held.state == "left" and held.reason == NOT_CHOSEN:
             bring(run, replace(held, state="behind", reason=None), CatchUp(run))
-        elif held.state in {"behind", "paused", "leaving"}:
+        elif held.state in {"behind", "paused", "leaving"} or (held.state == "ok" and run.rechooses(held)):
             bring(run, held, CatchUp(run))
     if run.unstored():
         _store(run, cursor)

@@ -1,6 +1,6 @@
 """Performs the steps of one dataset and turns its trouble into a state, so that the others go on (D11.4)."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -9,6 +9,7 @@ from ploti.contract.resources import Dataset, ManifestDataset, Version, VersionF
 from ploti.errors import BadAnswer, NoAnswer, NotAllowed, NotDelivered, NotFound, PlotiError, Reload
 from ploti.sync.ahead import Ahead
 from ploti.sync.answers import named_well, whole
+from ploti.sync.columns import narrowed
 from ploti.sync.download import BuildChanged, Downloads, Wanted, files_by_name
 from ploti.sync.plan import (
     Apply,
@@ -72,6 +73,7 @@ class Run:
     rewritten: tuple[tuple[str, str], ...] = ()
     workers: int = 1
     asks_for_ids: bool = False
+    choices: Mapping[str, str | None] = field(default_factory=dict)
     ahead: Ahead | None = None
     stored: dict[str, Held] = field(default_factory=dict)
     infos: dict[str, DatasetInfo] = field(default_factory=dict)
@@ -87,6 +89,14 @@ class Run:
     def of(self, dataset_id: str) -> Held:
         """Give what is held of a dataset."""
         return self.held.get(dataset_id, Held(dataset_id))
+
+    def columns_of(self, held: Held) -> str | None:
+        """Give the choice of columns that a dataset is to have: this run's, else the one that it has."""
+        return self.choices.get(held.dataset_id, held.columns)
+
+    def rechooses(self, held: Held) -> bool:
+        """Tell whether a table is there and is to have other columns."""
+        return held.version is not None and self.columns_of(held) != held.columns
 
     def tell(self, held: Held, moved: Moved | None = None, *, reloaded: bool = False) -> Held:
         """Take in what became of a dataset; with `moved`, the target has it already."""
@@ -214,10 +224,12 @@ def _load_last_accepted(run: Run, held: Held, step: Load) -> Held:
 
 def _load_files(run: Run, held: Held, step: Load, files: VersionFiles) -> Held:
     assert step.version is not None
+    choice = run.columns_of(held)
     delivery = _fetched(run, held.dataset_id, step.version, files, "snapshot")
+    delivery = narrowed(delivery, choice, is_new=choice != held.columns)
     delivery = _with_ids_replaced(run, delivery)
     info = run.infos.get(held.dataset_id) or DatasetInfo.of(_dataset(run, held.dataset_id))
-    loaded = _holding(run, held, after(held, step), delivery)
+    loaded = replace(_holding(run, held, after(held, step), delivery), columns=choice)
     moved = _into(run, delivery, lambda: run.target.load(delivery, loaded, info))
     return run.tell(replace(loaded, rows=moved.rows), moved, reloaded=True)
 
@@ -240,11 +252,14 @@ def _with_ids_replaced(run: Run, delivery: Delivery) -> Delivery:
 def _apply(run: Run, held: Held, step: Apply) -> Held:
     """Apply a version's changes; a version that does not follow from the held one is loaded instead."""
     fallback = Load(held.dataset_id, step.version, "changes do not apply", step.through)
+    if run.rechooses(held):
+        return load(run, held, fallback)
     try:
         version = _version(run, held.dataset_id, step.version)
         if version["resyncRequired"] or version["previousVersion"] != held.version:
             return load(run, held, fallback)
         delivery = _fetched(run, held.dataset_id, step.version, version["files"], "changes")
+        delivery = narrowed(delivery, held.columns)
     except Reload:
         return _load_current(run, held, replace(fallback, version=None))
     applied = _holding(run, held, after(held, step), delivery)
@@ -330,6 +345,8 @@ class CatchUp:
         if self.begun and held.state in {"leaving", "paused", "waiting"}:
             return None
         self.begun = True
+        if self.run.rechooses(held):
+            return Load(held.dataset_id, held.version, "other columns are wanted", held.position)
         dataset = _dataset(self.run, held.dataset_id)
         if self.versions is None:
             self.versions = [] if dataset["current"] is None else _versions(self.run, held)

@@ -28,7 +28,10 @@ OnMajor = Literal["pause", "apply"]
 
 @dataclass(frozen=True)
 class Held:
-    """What a target holds of one dataset; `position` is the number of the last event handled for it."""
+    """What a target holds of one dataset; `position` is the number of the last event handled for it.
+
+    `columns` is the user's choice of columns that the rows have (`ploti.sync.columns`), None for all.
+    """
 
     dataset_id: str
     version: int | None = None
@@ -38,6 +41,7 @@ class Held:
     reason: str | None = None
     rows: int = 0
     position: int = 0
+    columns: str | None = None
 
     @property
     def followed(self) -> bool:

@@ -12,7 +12,7 @@ from ploti.contract.resources import Column, Dataset, Schema
 from ploti.errors import PlotiError
 from ploti.sync.plan import Held
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 """Version of the tables `_ploti_sync` and `_ploti_datasets`; a target with another one is refused."""
 
 Reach = Callable[[str], None]
@@ -143,7 +143,10 @@ class IdsReplaced:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A version's files on this machine, sizes and checksums already checked."""
+    """A version's files on this machine, sizes and checksums already checked.
+
+    `left_out` are columns of the files that the user does not want; the schema is without them.
+    """
 
     dataset_id: str
     version: int
@@ -154,6 +157,7 @@ class Delivery:
     changes: tuple[Path, ...] = ()
     backfill: tuple[Path, ...] = ()
     ids_replaced: IdsReplaced | None = None
+    left_out: frozenset[str] = frozenset()
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -244,6 +248,9 @@ class Target(Protocol):
 
         Raises StepRefused where nothing was loaded, TableSpoilt where the table is not as sync made it.
         """
+
+    def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a snapshot's own columns without volatile ones; those left out are not among them."""
 
     def status(self) -> list[DatasetStatus]:
         """List the datasets, followed ones and those that left, by id."""

@@ -10,6 +10,7 @@ from ploti._client import Client
 from ploti.contract.digest import Digest
 from ploti.contract.resources import FileLink, VersionManifest
 from ploti.errors import PlotiError, Reload
+from ploti.sync.columns import narrowed
 from ploti.sync.download import BuildChanged, Downloads, files_by_name
 from ploti.sync.perform import stops_all
 from ploti.sync.plan import Held
@@ -117,11 +118,18 @@ class _Check:
         try:
             manifest = self._read_manifest()
             own = self.target.digest(self.held.dataset_id, manifest["volatileColumns"])
+            wanted = self._digest(manifest)
         except PlotiError as problem:
             spoilt = isinstance(problem, TableSpoilt)
             return Verified(self.held.dataset_id, self.held.version, problem=str(problem), spoilt=spoilt)
-        buckets = own.differing(Digest.from_wire(manifest["digest"]))
+        buckets = own.differing(wanted)
         return Verified(self.held.dataset_id, self.held.version, own.records, tuple(buckets))
+
+    def _digest(self, manifest: VersionManifest) -> Digest:
+        """Give the digest that the table should have: the published one, or that of the chosen columns (D11.8)."""
+        if self.held.columns is None:
+            return Digest.from_wire(manifest["digest"])
+        return self.target.snapshot_digest(self._snapshot(), manifest["volatileColumns"])
 
     def repaired(self) -> Repaired:
         """Compare the table, put right what differs, and compare it again."""
@@ -176,7 +184,7 @@ class _Check:
             files = self.fetching.client.feeds.datasets.versions.get(name, version)["files"]
         except Reload:
             files = files_by_name(self.fetching, name, version)
-        return self.fetching.delivery(name, version, files, "snapshot")
+        return narrowed(self.fetching.delivery(name, version, files, "snapshot"), self.held.columns)
 
     def _version(self) -> int:
         assert self.held.version is not None

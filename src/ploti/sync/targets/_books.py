@@ -20,10 +20,11 @@ _LAYOUT_SQL: Final = (
     {{key}}dataset_id {{text}}, title {{text}}, place_id {{text}}, place_name {{text}}, topic {{text}},
     publisher {{text}}, source_url {{text}}, license_id {{text}}, license_attribution {{text}}, license_url {{text}},
     loaded_version {{whole}}, schema_version {{text}}, loaded_at {{instant}}, rows {{whole}},
-    state {{text}}, reason {{text}}, accepted_major {{whole}}, position {{whole}}, schema {{text}})""",
+    state {{text}}, reason {{text}}, accepted_major {{whole}}, position {{whole}}, schema {{text}},
+    chosen_columns {{text}})""",
 )
 _COUNTS: Final = "coalesce(rows, 0), coalesce(position, 0)"
-_HELD: Final = f"dataset_id, loaded_version, schema_version, accepted_major, state, reason, {_COUNTS}"
+_HELD: Final = f"dataset_id, loaded_version, schema_version, accepted_major, state, reason, {_COUNTS}, chosen_columns"
 
 
 class Database(Protocol):
@@ -67,7 +68,7 @@ class Books:
         if not self.laid_out(db):
             return []
         query = f"SELECT {_HELD}, title, place_id, loaded_at FROM {DATASETS} ORDER BY dataset_id"
-        return [DatasetStatus(Held(*row[:8]), row[8], row[9], _text(row[10])) for row in db.execute(query).fetchall()]
+        return [DatasetStatus(Held(*row[:9]), row[9], row[10], _text(row[11])) for row in db.execute(query).fetchall()]
 
     def read_infos(self, db: Database) -> dict[str, DatasetInfo]:
         """Read what is stored of what the API says, by dataset."""
@@ -105,6 +106,7 @@ def write_dataset(db: Database, held: Held, more: Mapping[str, Any]) -> None:
         "state": held.state,
         "reason": held.reason,
         "position": held.position,
+        "chosen_columns": held.columns,
         **more,
     }
     found = db.execute(f"SELECT count(*) FROM {DATASETS} WHERE dataset_id = ?", [held.dataset_id]).fetchall()

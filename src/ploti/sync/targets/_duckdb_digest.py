@@ -1,6 +1,6 @@
 """The digest of a table as one DuckDB query, equal to `ploti.contract.digest` (D5.6)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import duckdb
@@ -8,7 +8,9 @@ import duckdb
 from ploti.contract.digest import Digest
 from ploti.contract.files import RECORD_ID
 from ploti.contract.values import ColumnType
+from ploti.sync.target import Delivery
 from ploti.sync.targets._duckdb_file import literal, quoted
+from ploti.sync.targets._parts import parts_source, reading
 
 _TEXT: Final[dict[ColumnType, str]] = {
     "string": "{}",
@@ -41,3 +43,14 @@ def digest_of(db: duckdb.DuckDBPyConnection, table: str, types: Mapping[str, Col
     """Compute the digest of a table."""
     rows = db.execute(digest_query(table, types)).fetchall()
     return Digest({bucket: (int(n), int(a), int(b), int(c), int(d)) for bucket, n, a, b, c, d in rows})
+
+
+def digest_of_parts(delivery: Delivery, volatile: Iterable[str]) -> Digest:
+    """Compute the digest of a snapshot's own columns without volatile ones."""
+    left_out = set(volatile)
+    types = {each["name"]: each["type"] for each in delivery.schema["columns"] if each["name"] not in left_out}
+    if not delivery.snapshot:
+        return Digest()
+    with reading() as reader:
+        reader.execute(f"CREATE TEMP VIEW snapshot AS SELECT * FROM {parts_source(delivery.snapshot)}")
+        return digest_of(reader, "snapshot", types)

@@ -63,6 +63,11 @@ def take_snapshot(reader: duckdb.DuckDBPyConnection, delivery: Delivery, making:
         rows = count_rows(reader, delivery.snapshot)
         check_ids(reader, parts_source(delivery.snapshot), "snapshot")
         for at, path in enumerate(delivery.snapshot):
+            if delivery.left_out:
+                names = ", ".join(quoted(name) for name in stored)
+                geo = _geo_of(reader, path) if GEOMETRY in stored else None
+                _write(reader, f"SELECT {names} FROM {parts_source([path])}", making / _name(turn, at), geo)
+                continue
             link(path, making / _name(turn, at))
             sync_file(making / _name(turn, at))
     if rows != delivery.row_count:
@@ -189,7 +194,7 @@ class Rewriting:
             sources.append(f"SELECT {values} FROM {parts_source(self.delivery.changes)} AS t WHERE {put}")
         self.written += 1
         path = self.making / _name(self.turn, self.written)
-        _write(self.reader, " UNION ALL ".join(sources), path, self._geo())
+        _write(self.reader, " UNION ALL ".join(sources), path, _geo_of(self.reader, self.parts[0]))
 
     def _value(self, name: str, *, kept: bool) -> str:
         """Give a column of a row that is kept from the parts, or put by the changes."""
@@ -202,18 +207,18 @@ class Rewriting:
             held = f"CASE WHEN b.{_ID} IS NULL THEN {held} ELSE b.{quoted(name)} END"
         return held if type_ is None else f"CAST({held} AS {type_})"
 
-    def _geo(self) -> str | None:
-        """Give the GeoParquet metadata of the parts before, without what holds for their own rows only."""
-        found = self.reader.execute(
-            f"SELECT value FROM parquet_kv_metadata({literal(str(self.parts[0]))}) WHERE key = 'geo'"
-        ).fetchall()
-        if not found:
-            return None
-        told = json.loads(found[0][0])
-        for column in told.get("columns", {}).values():
-            column.pop("bbox", None)
-            column["geometry_types"] = []
-        return json.dumps(told)
+
+def _geo_of(reader: duckdb.DuckDBPyConnection, part: Path) -> str | None:
+    """Give the GeoParquet metadata of a part, without what holds for its own rows or other columns only."""
+    found = reader.execute(f"SELECT value FROM parquet_kv_metadata({literal(str(part))}) WHERE key = 'geo'").fetchall()
+    if not found:
+        return None
+    told = json.loads(found[0][0])
+    for column in told.get("columns", {}).values():
+        column.pop("bbox", None)
+        column.pop("covering", None)
+        column["geometry_types"] = []
+    return json.dumps(told)
 
 
 def _name(turn: int, number: int) -> str:

@@ -21,13 +21,14 @@ CREATE TABLE IF NOT EXISTS {datasets} (
     dataset_id text PRIMARY KEY, table_name text, title text, place_id text, place_name text, topic text,
     publisher text, source_url text, license_id text, license_attribution text, license_url text,
     loaded_version bigint, schema_version text, loaded_at timestamptz, rows bigint,
-    state text, reason text, accepted_major integer, position bigint, schema text);
+    state text, reason text, accepted_major integer, position bigint, schema text,
+    chosen_columns text);
 COMMENT ON TABLE {sync} IS 'Which subscription this schema follows and up to which event; kept by ploti sync';
 COMMENT ON TABLE {datasets} IS 'What each table holds and since when; kept by ploti sync'
 """
 _HELD: Final = (
     "dataset_id, loaded_version, schema_version, accepted_major, state, reason, coalesce(rows, 0), "
-    'coalesce("position", 0)'
+    'coalesce("position", 0), chosen_columns'
 )
 
 
@@ -74,7 +75,7 @@ def read_status(session: Session) -> list[DatasetStatus]:
         return []
     query = f"SELECT {_HELD}, title, place_id, loaded_at FROM {session.table(_DATASETS)} ORDER BY dataset_id"
     return [
-        DatasetStatus(Held(*row[:8]), row[8], row[9], row[10] and row[10].isoformat(timespec="seconds"))
+        DatasetStatus(Held(*row[:9]), row[9], row[10], row[11] and row[11].isoformat(timespec="seconds"))
         for row in session.rows(query)
     ]
 
@@ -115,6 +116,7 @@ def write_dataset(session: Session, held: Held, more: Mapping[str, Any]) -> None
         "state": held.state,
         "reason": held.reason,
         "position": held.position,
+        "chosen_columns": held.columns,
         **more,
     }
     insert = f"INSERT INTO {session.table(_DATASETS)} (dataset_id) VALUES (%s) ON CONFLICT DO NOTHING"

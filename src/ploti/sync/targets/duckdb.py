@@ -34,7 +34,7 @@ from ploti.sync.target import (
     reach_nothing,
 )
 from ploti.sync.targets._books import Books, read_schema, update_dataset, write_dataset
-from ploti.sync.targets._duckdb_digest import digest_of
+from ploti.sync.targets._duckdb_digest import digest_of, digest_of_parts
 from ploti.sync.targets._duckdb_file import DuckFile, first_line, quoted
 from ploti.sync.targets._duckdb_rows import (
     apply_changes,
@@ -172,6 +172,10 @@ class DuckTarget:
             check_whole(dataset_id, None if shape is None else shape.columns, stored)
             with _errors():
                 return digest_of(db, dataset_id, types)
+
+    def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a snapshot's own columns without volatile ones."""
+        return digest_of_parts(delivery, volatile)
 
     def status(self) -> list[DatasetStatus]:
         """List the datasets by id."""

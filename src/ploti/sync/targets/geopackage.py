@@ -39,6 +39,7 @@ from ploti.sync.targets import _geopackage_layout as layout
 from ploti.sync.targets import _geopackage_rows as rows
 from ploti.sync.targets import _geopackage_shape as shapes
 from ploti.sync.targets._books import DATASETS, Books, read_schema, update_dataset, write_dataset
+from ploti.sync.targets._duckdb_digest import digest_of_parts
 from ploti.sync.targets._geopackage_digest import digest_of
 from ploti.sync.targets._geopackage_file import GeoPackageFile
 from ploti.sync.targets._geopackage_shape import KEY, Shape, Stored, columns_of, kind_of_shapes, shape_of
@@ -193,6 +194,10 @@ class GeoPackageTarget:
                 dataset_id, None if shape is None else shape.columns, {each.column: each.sql for each in columns}
             )
             return digest_of(db, dataset_id, [each for each in columns if each.name in own])
+
+    def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a snapshot's own columns without volatile ones."""
+        return digest_of_parts(delivery, volatile)
 
     def status(self) -> list[DatasetStatus]:
         """List the datasets by id."""

@@ -35,7 +35,7 @@ from ploti.sync.target import (
     check_whole,
     reach_nothing,
 )
-from ploti.sync.targets._duckdb_digest import digest_of
+from ploti.sync.targets._duckdb_digest import digest_of, digest_of_parts
 from ploti.sync.targets._folder_books import Book, Folder, Kept, Note, TableState
 from ploti.sync.targets._folder_parts import SMALL_ROWS, Rewriting, differing, stored_types, take_snapshot, types_of
 from ploti.sync.targets._folder_views import write_views
@@ -160,6 +160,10 @@ class ParquetTarget:
             left_out = set(volatile)
             own = {each["name"]: each["type"] for each in table.schema["columns"] if each["name"] not in left_out}
             return digest_of(reader, dataset_id, own)
+
+    def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a snapshot's own columns without volatile ones."""
+        return digest_of_parts(delivery, volatile)
 
     def status(self) -> list[DatasetStatus]:
         """List the datasets by id."""

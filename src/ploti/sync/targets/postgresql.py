@@ -39,6 +39,7 @@ from ploti.sync.target import (
 )
 from ploti.sync.targets import _postgresql_books as books
 from ploti.sync.targets import _postgresql_rows as rows
+from ploti.sync.targets._duckdb_digest import digest_of_parts
 from ploti.sync.targets._history import History, Past, counted
 from ploti.sync.targets._parts import lost_ids
 from ploti.sync.targets._postgresql_copy import MARKS
@@ -211,6 +212,10 @@ class PostgresTarget:
             columns = columns_of(session, schema, shape)
             check_whole(table, None if shape is None else shape.columns, {each.column: each.sql for each in columns})
             return digest_of(session, table, [each for each in columns if each.name in own])
+
+    def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
+        """Compute the digest of a snapshot's own columns without volatile ones."""
+        return digest_of_parts(delivery, volatile)
 
     def status(self) -> list[DatasetStatus]:
         """List the datasets by id."""
