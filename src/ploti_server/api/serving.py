@@ -2,6 +2,7 @@
 
 import gc
 import socket
+from asyncio import TimerHandle, Transport
 from typing import Any, Final
 
 import uvicorn
@@ -13,20 +14,34 @@ from ploti_server.domain.access import Refused
 
 HEAD_BYTES: Final = 65_536
 """The longest address and headers of a request."""
+REQUEST_SECONDS: Final = 30
+"""How long a request may take to come, head and body."""
 GARBAGE: Final = (20_000, 20, 50)
 """After how many new objects garbage is looked for, and how seldom among older ones."""
 STOP_SECONDS: Final = 30
 """How long requests that are being served may take to end once the server is told to stop."""
 
 
-class LimitedHead(HttpToolsProtocol):
-    """HTTP/1.1 whose address and headers may have `HEAD_BYTES` together."""
+class LimitedRequest(HttpToolsProtocol):
+    """HTTP/1.1 whose address and headers may have `HEAD_BYTES` together, and whose requests have to come in time."""
 
     _head_bytes: int | None = None
+    _is_whole = False
+    _late: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as the class above has it
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._late = self.loop.call_later(REQUEST_SECONDS, self._end_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._in_time()
+        super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         """Begin to count."""
-        self._head_bytes = 0
+        self._head_bytes, self._is_whole = 0, False
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -34,16 +49,39 @@ class LimitedHead(HttpToolsProtocol):
         self._head_bytes = None
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        """Note that the request is there, with its body."""
+        self._is_whole = True
+        self._in_time()
+        super().on_message_complete()
+
     def data_received(self, data: bytes) -> None:
         """Take in what came, unless the head has become too long: then the connection is refused."""
         super().data_received(data)
-        if self._head_bytes is not None and not self.transport.is_closing():
+        if self._is_whole or self.transport.is_closing():
+            return
+        if self._late is None:
+            self._late = self.loop.call_later(REQUEST_SECONDS, self._end_late)
+        if self._head_bytes is not None:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self._refuse()
+                self._refuse(f"The address and headers are too long: send at most {HEAD_BYTES} bytes.")
 
-    def _refuse(self) -> None:
-        message = f"The address and headers are too long: send at most {HEAD_BYTES} bytes."
+    def _in_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _end_late(self) -> None:
+        """End a connection whose request does not come; one that has begun is told why, unless it is being answered."""
+        if self.transport.is_closing():
+            return
+        if self._head_bytes or (self.cycle is not None and not self.cycle.response_started):
+            self._refuse(f"The request comes too slowly: send it whole within {REQUEST_SECONDS} seconds.")
+        else:
+            self.transport.close()
+
+    def _refuse(self, message: str) -> None:
         answer = refusal(Refused("invalid_input", message), {"Connection": "close"})
         head = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (head, bytes(answer.body)))
@@ -55,7 +93,7 @@ class ApiServer(uvicorn.Server):
 
     def __init__(self, api: FastAPI, **options: Any) -> None:
         """Take an API of `make_api` and further options of uvicorn, like `host` and `port`."""
-        own: dict[str, Any] = {"http": LimitedHead, "ws": "none", "access_log": False}
+        own: dict[str, Any] = {"http": LimitedRequest, "ws": "none", "access_log": False}
         own["timeout_graceful_shutdown"] = STOP_SECONDS
         super().__init__(uvicorn.Config(api, **(own | options)))
         self._watch = api.state.watch
