@@ -223,6 +223,8 @@ def test_a_preview_counts_and_lists(fake, capsys):
     out = capsys.readouterr().out
     for shown in ("development-activity", "Orange County", answer["datasets"][0]["id"], "2 datasets match", "--cursor"):
         assert shown in out
+    assert ploti(f"feeds subscriptions preview --dataset-ids {PERMITS}") == 0
+    assert "1 dataset matches:" in capsys.readouterr().out
     assert ploti(f"feeds subscriptions preview --dataset-ids {PERMITS} --matched-by nonsense") == 2
 
 

@@ -156,6 +156,10 @@ class TestUsage:
             ["check", "--all-due", "--at", "2026-01-01"],
             ["check", "ds_x", "--history", "states", "--state", "x.csv"],
             ["check", "ds_x", "--state", "x.csv", "--at", "yesterday"],
+            ["check", "ds_x", "--state", "x.csv", "--at", "9999-01-01"],
+            ["versions", "release-again", "ds_x", "12345678901234567890"],
+            ["judge", "show", "ds_x", "--version", "12345678901234567890"],
+            ["holds", "told", "ds_x", "--limit", "-1"],
             ["workspace", "set", "acme", "--topic", "permits", "--all-topics"],
         ],
     )

@@ -17,6 +17,9 @@ PRINT = """
 from ploti_server.cli.printing import COMMON, show
 show(COMMON, [{"dataset": "ds_orange_fl_building_permits", "state": "current", "why": None, "version": 12,
                "lastCheckedAt": "2026-09-05T06:30:00.000Z", "nextCheckBy": "2026-09-06T06:30:00.000Z"}])
+show(COMMON, [{"permit": None, "read": "2026-09-05T06:30:00.000Z", "address": "123 North Orange Avenue, Orlando"}],
+     whole=True)
+show(COMMON, {"why": "until 2026-09-05T06:30:00.000Z"})
 """
 
 
@@ -53,6 +56,14 @@ def test_a_narrow_terminal_gets_a_line_for_each_fact_and_no_crumbs():
         "lastCheckedAt: 2026-09-05 06:30Z",
         "nextCheckBy: 2026-09-06 06:30Z",
     ]
+
+
+def test_own_values_are_printed_whole_and_moments_are_short_everywhere_else():
+    lines = on_terminal(40)
+    assert lines[-6:-2] == [
+        "permit: -", "read: 2026-09-05T06:30:00.000Z", "address: 123 North Orange Avenue, Orlando", "",
+    ]  # fmt: skip
+    assert lines[-2] == "why: until 2026-09-05 06:30Z"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from ploti_server.domain.identity import content_text, identity_hash, record_id, record_id_of_hash
+from ploti_server.domain.identity import content_text, identity_hash, key_values, record_id, record_id_of_hash
 
 
 def test_the_written_form():
@@ -38,3 +38,17 @@ def test_form_of_an_id():
     id_ = record_id_of_hash("ds_a", 3, identity_hash("x"), 12)
     assert len(id_) == 30
     assert set(id_[4:]) <= set("abcdefghijklmnopqrstuvwxyz234567")
+
+
+@pytest.mark.parametrize(
+    ("key_text", "values"),
+    [
+        ("string:3:P-3;", ("P-3",)),
+        ("string:7:a:1;b:;;integer:2:-7;", ("a:1;b:;", "-7")),
+        ("string:2:Äß;boolean:1:1;boolean:1:0;", ("Äß", "true", "false")),
+        ("date:5:19782;timestamp:16:1767229323000004;", ("2024-02-29", "2026-01-01T01:02:03.000004+00:00")),
+        ("number:19:4608308318706860032;", ("1.25",)),
+    ],
+)
+def test_a_key_text_is_read_back_as_a_person_writes_it(key_text, values):
+    assert key_values(key_text) == values

@@ -75,8 +75,6 @@ TOLD = {
 
 TURNING = {
     "the agent answers": "consult.answered",
-    "the agent is asked again": "consult.kept",
-    "the time is up": "release.before_commit",
     "a person ends the hold's ask": "answer.kept",
     "the hold ends by itself": "release.before_commit",
 }

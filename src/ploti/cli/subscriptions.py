@@ -128,7 +128,8 @@ def _show_totals(answer: SubscriptionPreview) -> None:
     print()
     rows = [(item["id"] or "none", item["name"], item["count"]) for item in answer["byPlace"]]
     show_table(("PLACE", "NAME", "DATASETS"), rows)
-    print(f"\n{answer['matching']:,} datasets match:\n")
+    matching = answer["matching"]
+    print(f"\n{matching:,} {'dataset matches' if matching == 1 else 'datasets match'}:\n")
 
 
 @app.command(name="list")

@@ -108,6 +108,8 @@ def _rehearse(ports: Ports, dataset: str | None, state: Path | None, at: str | N
 
 def _given(ports: Ports, dataset: str, state: Path | None, at: str | None) -> GivenState:
     when = read_moment(at)
+    if when is not None and when > ports.clock.now():
+        raise WrongUsage(f"--at: {at} is in the future: give the time when the state was read, or leave it out")
     return own_state(ports, dataset, when) if state is None else GivenState(state, when)
 
 

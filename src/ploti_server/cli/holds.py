@@ -1,5 +1,6 @@
 """`ploti-server holds`: the versions that wait for a person, why, and how the waiting ends (D6.3)."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -7,15 +8,46 @@ from cyclopts import App, Parameter
 
 from ploti.contract.events import event_id
 from ploti_server.cli.home import ports_for, ports_of
-from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, Limit, say, show
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.wire import wire_schema_change, wire_time
 from ploti_server.pipeline.release import discard_held, release_held
-from ploti_server.pipeline.samples import sample_rows
+from ploti_server.pipeline.samples import sample_rows, shown_rule
 from ploti_server.ports import Ports
 
 holds = App(name="holds", help="List, show, release and discard held versions; see what subscribers were told.")
 Note = Annotated[str | None, Parameter(help="Why, kept with the version.")]
+WHY = {
+    "breaking_schema": "{measured}",
+    "zero_rows": "no row, where there were {previous_rows}",
+    "row_drop": "rows down by {measured}, from {previous_rows} to {rows}; the limit is {limit}",
+    "turnover": "{measured} of the records would have another id; the limit is {limit}",
+    "duplicate_key": "rows that share their key: {measured}",
+    "null_key": "rows with a null in their key: {measured}",
+    "rejects": "{measured} of the rows lost a cell or shape, or could not be decoded; the limit is {limit}",
+    "missing_rows": "rows that could not be decoded: {measured}, and records would be removed",
+    "null_rise": "nulls in {column} up by {measured} of the rows; the limit is {limit}",
+    "geometry_loss": "rows without a shape up by {measured} of all; the limit is {limit}",
+    "none_compared": "records of the version released again that nothing could be compared with: {measured}",
+    "agent_silent": "the matching agent was asked twice and did not answer",
+}
+"""What each rule found, in words."""
+
+SAMPLES = {
+    "breaking_schema": "with what changed columns held before",
+    "zero_rows": "that are gone",
+    "row_drop": "that are gone",
+    "turnover": "that are gone",
+    "duplicate_key": "that share their key",
+    "null_key": "without a whole key",
+    "rejects": "that were broken",
+    "missing_rows": "that could not be decoded",
+    "null_rise": "with a null there",
+    "geometry_loss": "without a shape",
+}
+"""Which rows are shown for each rule; of the others any."""
+
+SHARES = ("row_drop", "turnover", "rejects", "null_rise", "geometry_loss")
 MEASURED = (
     "rows",
     "previous_rows",
@@ -43,6 +75,7 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
     """Show why a dataset's version is held: facts, limits, the columns that changed, sample rows."""
     ports = ports_for(common, dataset)
     version = _held(ports, dataset)
+    key_before = _key_of(ports, dataset, version.base)
     shown = _row(version) | {
         "facts": {name: version.facts[name] for name in MEASURED if name in version.facts},
         "holds": version.facts["holds"],
@@ -59,13 +92,13 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
     rules, facts, told = shown.pop("holds"), shown.pop("facts"), shown.pop("told")
     show(common, shown | facts)
     say("")
-    show(common, rules, "rules")
+    show(common, [why_held(rule, version.facts) for rule in rules], "rules")
     if change:
         say("")
-        show(common, changed_columns(change), "changed columns")
-    say("\nsample rows")
-    show(common, samples, "sample rows")
-    say("\ntold to subscribers")
+        show(common, changed_columns(change, key_before, version.schema.key_columns), "changed columns")
+    say(f"\nsample rows {SAMPLES.get(shown_rule(version.facts['holds'])['rule'], '')}".rstrip())
+    show(common, samples, "sample rows", whole=True)
+    say("\ntold to subscribers; while it is delayed, `version` is the one that they have")
     show(common, told, "events")
     if version.facts.get("pairs"):
         say(f"\njudge its records by hand: ploti-server judge show {dataset} --all")
@@ -77,7 +110,7 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
 def show_told(
     dataset: str,
     *,
-    limit: Annotated[int, Parameter(help="Of each subscription, its newest events.")] = 20,
+    limit: Annotated[Limit, Parameter(help="Of each subscription, its newest events.")] = 20,
     common: Common = COMMON,
 ) -> int:
     """Show what every subscription was told about a dataset."""
@@ -125,9 +158,23 @@ def _wanted(ports: Ports, dataset: str) -> int | None:
     return found.review.release_after_agreeing_checks if found else None
 
 
+def _key_of(ports: Ports, dataset: str, number: int | None) -> tuple[str, ...]:
+    if number is None:
+        return ()
+    with ports.store.read() as records:
+        version = records.versions.get(dataset, number)
+    return version.schema.key_columns if version else ()
+
+
 def _held(ports: Ports, dataset: str) -> Version:
     with ports.store.read() as records:
         held = records.versions.in_status(dataset, [VersionStatus.HELD])
+        waiting = records.versions.in_status(dataset, [VersionStatus.WAITING])
+    if waiting and not held:
+        raise CommandRefused(
+            f"version {waiting[0].number} of {dataset} is not held, it waits for its records to be judged: "
+            f"see `ploti-server judge show {dataset}`"
+        )
     if not held:
         raise CommandRefused(f"no version of {dataset} is held: see `ploti-server holds list`")
     return held[-1]
@@ -144,13 +191,27 @@ def _row(version: Version) -> dict[str, Any]:
     }
 
 
-def changed_columns(change: Any) -> list[dict[str, Any]]:
-    """Give a schema change on the wire as a row for each column."""
+def why_held(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Tell in words what a rule measured, beside its name."""
+    numbers = {name: _share(rule[name]) if rule["rule"] in SHARES else rule[name] for name in ("measured", "limit")}
+    why = WHY[rule["rule"]].format(**{**facts, **rule, **numbers})
+    return {"reason": rule["reason"], "rule": rule["rule"], "why": why}
+
+
+def _share(number: float) -> str:
+    return f"{number * 100:.3g} %"
+
+
+def changed_columns(change: Any, key_before: Sequence[str], key_now: Sequence[str]) -> list[dict[str, Any]]:
+    """Give a schema change on the wire as a row for each column, and one for the key."""
     rows = [{"column": c["name"], "change": "added", "from": None, "to": c["type"]} for c in change["added"]]
     rows += [{"column": name, "change": "removed", "from": None, "to": None} for name in change["removed"]]
     rows += [{"column": r["name"], "change": "retyped", "from": r["from"], "to": r["to"]} for r in change["retyped"]]
+    rows += [
+        {"column": n["name"], "change": "has nulls now", "from": None, "to": None} for n in change["nullabilityChanged"]
+    ]
     if change["keyColumnsChanged"]:
-        rows.append({"column": "key columns", "change": "changed", "from": None, "to": None})
+        rows.append({"column": "(the key)", "change": "changed", "from": list(key_before), "to": list(key_now)})
     return rows
 
 

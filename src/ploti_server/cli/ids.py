@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from ploti_server.cli.acts import Later, work_acts
 from ploti_server.cli.home import ports_for
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, WrongUsage, say, show
+from ploti_server.domain.identity import key_values
 from ploti_server.domain.replacements import Replacement
 from ploti_server.pipeline.act import replace_ids
 from ploti_server.pipeline.revisit import Find, revisit
@@ -134,4 +135,5 @@ def _shown(dataset: str, traced: Traced) -> dict[str, Any]:
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    return {"version": entry.version, "what": entry.what, "replacedBy": entry.replaced_by, "key": entry.key_text}
+    key = None if entry.key_text is None else list(key_values(entry.key_text))
+    return {"version": entry.version, "what": entry.what, "replacedBy": entry.replaced_by, "key": key}

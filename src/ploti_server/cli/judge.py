@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from ploti_server import worker
 from ploti_server.cli.checks import tell_check
 from ploti_server.cli.home import ports_for, ports_of
-from ploti_server.cli.printing import COMMON, CommandRefused, Common, as_text, say, show
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, Limit, VersionNumber, as_text, say, show
 from ploti_server.domain.asks import Ask, AskedPair
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.domain.wire import wire_time
@@ -38,8 +38,10 @@ def show_pairs(
     *,
     pair: Annotated[str | None, Parameter(help="Only this pair, by its number or id.")] = None,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Also pairs that are judged already.")] = False,
-    limit: Annotated[int, Parameter(help="Pairs that are printed; with --json all are.")] = 20,
-    version: Annotated[int | None, Parameter(help="What was judged for this version, released or not.")] = None,
+    limit: Annotated[Limit, Parameter(help="Pairs that are printed; with --json all are.")] = 20,
+    version: Annotated[
+        VersionNumber | None, Parameter(help="What was judged for this version, released or not.")
+    ] = None,
     common: Common = COMMON,
 ) -> int:
     """Show the pairs that wait for an answer, both records side by side, with what differs marked."""
@@ -61,7 +63,7 @@ def show_pairs(
     show(common, _row(ask))
     for row in rows[:limit]:
         say(f"\npair {row['pair']}: {_verdict(row)}")
-        show(common, [_marked(name, row) for name in row["old"]], "columns")
+        show(common, [_marked(name, row) for name in row["old"]], "columns", whole=True)
     if len(rows) > limit:
         say(f"\n{len(rows) - limit} more pairs: give --limit or --json")
     say(f"\nanswer: ploti-server judge answer {dataset} PAIR same|different")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +19,7 @@ HOME: Final = Path("ploti-home")
 NOTHING: Final = "-"
 _WIDE: Final = 10_000
 _READABLE: Final = 17
-_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z")
+_MOMENT: Final = re.compile(r"\b(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}):\d{2}\.\d{3}Z\b")
 _STEERING: Final = ("Cc", "Cs", "Zl", "Zp")
 _BIDIRECTIONAL: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -43,6 +43,11 @@ class Common:
 
 COMMON = Common()
 
+VersionNumber = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=2**63 - 1))]
+"""A number that a version can have."""
+
+Limit = Annotated[int, Parameter(validator=validators.Number(gte=1))]
+
 
 def read_moment(at: str | None) -> datetime | None:
     """Read the time that `--at` gives, in UTC where it has no zone; raises `WrongUsage`."""
@@ -55,15 +60,18 @@ def read_moment(at: str | None) -> datetime | None:
         raise WrongUsage(f"--at: '{at}' is not a time like 2026-10-18T06:00:00Z or 2026-10-18") from error
 
 
-def show(common: Common, data: Any, title: str = "") -> None:
-    """Print an answer: JSON, or a list of rows as a table, or the fields of one thing as lines."""
+def show(common: Common, data: Any, title: str = "", *, whole: bool = False) -> None:
+    """Print an answer: JSON, or a list of rows as a table, or the fields of one thing as lines.
+
+    `whole` rows hold a dataset's own values: moments are not shortened, and empty cells are never left out.
+    """
     if common.as_json:
         print(json.dumps(data, ensure_ascii=False, indent=2))
     elif isinstance(data, list):
-        _print_rows(data, title)
+        _print_rows(data, title, whole=whole)
     else:
         for name, value in data.items():
-            say(f"{name}: {as_text(value)}")
+            say(f"{name}: {_to_the_minute(as_text(value))}")
 
 
 def say(line: str) -> None:
@@ -89,16 +97,18 @@ def _shown(character: str) -> str:
     return "\N{REPLACEMENT CHARACTER}" if steers else character
 
 
-def _print_rows(rows: Sequence[dict[str, Any]], title: str) -> None:
+def _print_rows(rows: Sequence[dict[str, Any]], title: str, *, whole: bool) -> None:
     """Print a table, or where the terminal is too narrow for that each row as lines of facts."""
     if not rows:
         say(f"no {title or 'rows'} yet")
         return
-    cells = [{name: _to_the_minute(as_text(value)) for name, value in row.items()} for row in rows]
+    cells = [{name: as_text(value) for name, value in row.items()} for row in rows]
+    if not whole:
+        cells = [{name: _to_the_minute(text) for name, text in row.items()} for row in cells]
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDE)
     if _least_width(cells) > console.width:
         for row in cells:
-            say("\n".join(f"{name}: {text}" for name, text in row.items() if text != NOTHING) + "\n")
+            say("\n".join(f"{name}: {text}" for name, text in row.items() if whole or text != NOTHING) + "\n")
         return
     table = Table(box=None, pad_edge=False)
     for number, name in enumerate(cells[0]):
@@ -115,5 +125,5 @@ def _least_width(cells: Sequence[dict[str, str]]) -> int:
 
 
 def _to_the_minute(text: str) -> str:
-    """Shorten a moment for a person's eye; it stays UTC."""
-    return f"{text[:10]} {text[11:16]}Z" if _MOMENT.fullmatch(text) else text
+    """Shorten the moments in a text for a person's eye; they stay UTC."""
+    return _MOMENT.sub(r"\1 \2Z", text)

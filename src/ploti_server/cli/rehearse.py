@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from ploti_server.app import rehearsal_of
-from ploti_server.cli.holds import changed_columns
+from ploti_server.cli.holds import changed_columns, why_held
 from ploti_server.cli.printing import Common, say, show
 from ploti_server.domain.wire import wire_schema_change
 from ploti_server.pipeline.check import GivenState
@@ -16,7 +16,8 @@ COUNTED: Final = ("added", "changed", "removed", "returned")
 def rehearse_check(ports: Ports, dataset: str, state: GivenState, common: Common) -> int:
     """Show what a check of a state would change; exit code 1 where the state could not be read."""
     with rehearsal_of(ports) as (spare, agent):
-        told = _told(rehearse(ports, spare, dataset, state), agent.left)
+        rehearsed = rehearse(ports, spare, dataset, state)
+        told = _told(rehearsed, agent.left)
     if common.as_json:
         show(common, told)
         return 1 if told["outcome"] == "failed" else 0
@@ -24,10 +25,11 @@ def rehearse_check(ports: Ports, dataset: str, state: GivenState, common: Common
     show(common, told)
     if change:
         say("\nschema change")
-        show(common, changed_columns(change), "changed columns")
+        keys = (version.schema.key_columns if version else () for version in (rehearsed.current, rehearsed.version))
+        show(common, changed_columns(change, *keys), "changed columns")
     if rules:
         say("\nholds that would apply")
-        show(common, rules, "rules")
+        show(common, [why_held(rule, rehearsed.check.facts) for rule in rules], "rules")
     say("\nnothing was written: leave out --dry-run to do it")
     return 1 if told["outcome"] == "failed" else 0
 

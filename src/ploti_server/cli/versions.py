@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from ploti_server.cli.acts import Later, work_acts
 from ploti_server.cli.home import ports_for
-from ploti_server.cli.printing import COMMON, Common, show
+from ploti_server.cli.printing import COMMON, Common, VersionNumber, show
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.wire import wire_time
 from ploti_server.pipeline.act import release_again
@@ -26,7 +26,7 @@ def list_versions(dataset: str, *, common: Common = COMMON) -> int:
 @versions.command(name="release-again")
 def again(
     dataset: str,
-    version: int,
+    version: VersionNumber,
     *,
     note: Annotated[str | None, Parameter(help="Why, kept with the version.")] = None,
     later: Later = False,

@@ -6,11 +6,21 @@ in code points, so that a renamed key column keeps its meaning while integer 1 a
 """
 
 import base64
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
 ID_CHARACTERS: Final = 26
 CONTENT_PREFIX: Final = "content\n"
+_READERS: Final[Mapping[str, Callable[[str], str]]] = {
+    "number": lambda text: repr(struct.unpack(">d", struct.pack(">q", int(text)))[0]),
+    "boolean": lambda text: "true" if text == "1" else "false",
+    "date": lambda text: (date(1970, 1, 1) + timedelta(days=int(text))).isoformat(),
+    "timestamp": lambda text: (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(text))).isoformat(),
+}
+"""How a canonical text of some types is written for a person; the others' is readable as it is."""
 
 
 def content_text(canonical_row: str) -> str:
@@ -32,3 +42,13 @@ def record_id_of_hash(dataset_id: str, epoch: int, identity: bytes, ordinal: int
     """Give the id from the identity's hash: base32 of sha256 of four lines, which no value can blur."""
     digest = sha256(f"{dataset_id}\n{epoch}\n{ordinal}\n{identity.hex()}".encode()).digest()
     return "rec_" + base64.b32encode(digest[:20]).decode().lower()[:ID_CHARACTERS]
+
+
+def key_values(key_text: str) -> tuple[str, ...]:
+    """Read a key text's values back, as a person writes them."""
+    values, rest = [], key_text
+    while rest:
+        type_, length, rest = rest.split(":", 2)
+        text, rest = rest[: int(length)], rest[int(length) + 1 :]
+        values.append(_READERS.get(type_, str)(text))
+    return tuple(values)
