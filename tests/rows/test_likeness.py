@@ -2,11 +2,19 @@
 
 from datetime import UTC, date, datetime
 
+import numpy as np
 import pytest
 import shapely
 
 from ploti_server.domain.similarity import Level
 from ploti_server.rows.likeness import Column, column_levels
+
+
+def levels(column, pairs):
+    """Give the level of each pair of values."""
+    old = np.arange(len(pairs))
+    found = column_levels(column, [pair[side] for side in (0, 1) for pair in pairs], old, old + len(pairs))
+    return [Level(one) for one in found]
 
 
 def point(x, y):
@@ -45,17 +53,26 @@ def line(y):
 )
 def test_values_of_each_type(type_, old, new, expected):
     column = Column(type_, {0: 5}, 1000)
-    assert Level(column_levels(column, [(old, new)])[0]) is expected
+    assert levels(column, [(old, new)]) == [expected]
 
 
 def test_likeness_to_a_common_value_is_a_level_of_its_own():
     column = Column("string", {"Basement": 60, "Suite 100": 1}, 1000)
     pairs = [("Basement", "BASEMENT"), ("Basement", "Basment"), ("Suite 100", "suite 100"), ("Basement", "PH 7")]
-    found = [Level(one) for one in column_levels(column, pairs)]
-    assert found == [Level.ALIKE_COMMON, Level.NEAR_COMMON, Level.ALIKE, Level.DIFFERENT]
+    assert levels(column, pairs) == [Level.ALIKE_COMMON, Level.NEAR_COMMON, Level.ALIKE, Level.DIFFERENT]
 
 
 def test_a_broken_area_counts_by_its_box():
     bow_tie = shapely.to_wkb(shapely.Polygon([(0, 0), (1, 1), (1, 0), (0, 1)]))
     column = Column("geometry", {}, 1000)
-    assert Level(column_levels(column, [(bow_tie, box(0, 1))])[0]) is Level.ALIKE
+    assert levels(column, [(bow_tie, box(0, 1))]) == [Level.ALIKE]
+
+
+def test_values_that_several_pairs_share_are_compared_once_and_each_pair_gets_its_level():
+    values = ["Oak Grill", "OAK GRILL", None, "Oak Grill", "Pelican Tire"]
+    old, new = np.array([0, 3, 0, 2, 4, 4]), np.array([1, 1, 3, 2, 2, 0])
+    found = column_levels(Column("string", {"Oak Grill": 2}, 1000), values, old, new)
+    assert [Level(one).name for one in found] == [
+        "ALIKE", "ALIKE", "SAME_RARE", "BOTH_MISSING", "ONE_MISSING", "DIFFERENT",
+    ]  # fmt: skip
+    assert column_levels(Column("string", {}, 0), [], old[:0], new[:0]).tolist() == []

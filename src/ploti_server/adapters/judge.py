@@ -7,7 +7,7 @@ much, and having no partner at all. Two partners that are nearly alike therefore
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -81,9 +81,12 @@ class _Levels:
         }
 
     def of(self, pairs: Sequence[tuple[Values, Values]]) -> LevelTable:
+        records = {id(record): record for pair in pairs for record in pair}
+        places = {own: place for place, own in enumerate(records)}
+        old, new = (np.fromiter((places[id(pair[side])] for pair in pairs), np.int64, len(pairs)) for side in (0, 1))
         table = np.empty((len(pairs), len(self._columns)), dtype=np.int8)
         for place, (name, column) in enumerate(self._columns.items()):
-            table[:, place] = column_levels(column, ((old[name], new[name]) for old, new in pairs))
+            table[:, place] = column_levels(column, [record[name] for record in records.values()], old, new)
         return table
 
 
@@ -133,20 +136,29 @@ def _judgements(
     pairs: Sequence[Pair], chances: Floats, weights: Weights, levels: LevelTable, names: Sequence[str]
 ) -> tuple[Judgement, ...]:
     told = weights.by_column(levels)
-    order = np.argsort(-told, axis=1, kind="stable")
+    order = np.argsort(-told, axis=1, kind="stable").tolist()
+    said = _sayings(weights, names)
     judged = []
-    for place, (pair, chance) in enumerate(zip(pairs, chances.tolist(), strict=True)):
+    rows = zip(told.tolist(), levels.tolist(), order, strict=True)
+    for pair, chance, (weighs, reached, first) in zip(pairs, chances.tolist(), rows, strict=True):
         same = chance >= 0.5
-        explained = _explained(told[place], levels[place], order[place], names)
-        judged.append(Judgement(pair.pair_id, same, round(chance if same else 1 - chance, DECIMALS), explained))
+        confidence = round(chance if same else 1 - chance, DECIMALS)
+        judged.append(Judgement(pair.pair_id, same, confidence, _explained(weighs, reached, first, said)))
     return tuple(judged)
 
 
-def _explained(told: Any, levels: Any, order: Any, names: Sequence[str]) -> str:
+def _sayings(weights: Weights, names: Sequence[str]) -> list[list[str]]:
+    """Say for each column and level what agrees and how much that tells."""
+    told = (weights.levels * weights.damping[:, None]).tolist()
+    return [
+        [_said(name, level, weight) for level, weight in enumerate(row)] for name, row in zip(names, told, strict=True)
+    ]
+
+
+def _explained(told: Sequence[float], levels: Sequence[int], order: Sequence[int], said: list[list[str]]) -> str:
     """Name the columns that speak most for one record and against it, with their weights."""
-    speaking = [place for place in order.tolist() if abs(told[place]) >= WORTH_TELLING]
-    for_it = [_said(names[p], levels[p], told[p]) for p in speaking if told[p] > 0][:TOLD]
-    against = [_said(names[p], levels[p], told[p]) for p in reversed(speaking) if told[p] < 0][:TOLD]
+    for_it = [said[at][levels[at]] for at in order[:TOLD] if told[at] >= WORTH_TELLING]
+    against = [said[at][levels[at]] for at in order[: -TOLD - 1 : -1] if told[at] <= -WORTH_TELLING]
     return f"for: {', '.join(for_it) or 'nothing'}; against: {', '.join(against) or 'nothing'}"
 
 

@@ -126,8 +126,10 @@ def _numbers_differ(old: Folded, new: Folded, letters: float, slips: float) -> L
         return Level.DIFFERENT
     if slips <= 1 and len(old.whole) >= 4:
         return Level.DIGIT
+    if letters < 0.6 or len(new.numbers) == len(old.numbers):
+        return Level.NUMBER
     more, fewer = Counter(new.numbers), Counter(old.numbers)
-    if letters >= 0.6 and not (more - fewer and fewer - more):
+    if not (more - fewer and fewer - more):
         return Level.NEAR if letters >= 0.75 else Level.SOME
     return Level.NUMBER
 

@@ -1,6 +1,6 @@
 """Levels of agreement of whole columns of pairs (D4.8): each distinct pair of values is compared once."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +17,9 @@ from ploti_server.domain.similarity import Folded, Level
 from ploti_server.rows.nearness import metres_between
 
 Levels = npt.NDArray[np.int8]
-Pairs = Sequence[tuple[Any, Any]]
+Places = npt.NDArray[np.int64]
 _AMONG_COMMON = np.array([similarity.AMONG_COMMON.get(level, level) for level in Level], dtype=np.int8)
-Compare = Callable[[Pairs, dict[str, Folded]], Any]
+Compare = Callable[[Sequence[Any], Sequence[Any], dict[str, Folded]], Any]
 
 
 @dataclass(frozen=True)
@@ -32,39 +32,43 @@ class Column:
     folded: dict[str, Folded] = field(default_factory=dict)
 
 
-def column_levels(column: Column, pairs: Iterable[tuple[Any, Any]]) -> Levels:
-    """Give the level of each pair of values of a column."""
-    distinct: dict[tuple[Any, Any], int] = {}
-    which = np.fromiter((distinct.setdefault(pair, len(distinct)) for pair in pairs), np.int64)
-    once = list(distinct)
-    levels = np.full(len(once), Level.DIFFERENT, dtype=np.int8)
-    differing = []
-    for place, (old, new) in enumerate(once):
-        if old is None or new is None:
-            levels[place] = Level.BOTH_MISSING if old is new else Level.ONE_MISSING
-        elif old == new:
-            levels[place] = similarity.same_level(column.held.get(old, 0), column.rows)
-        else:
-            differing.append(place)
-    if differing:
+def column_levels(column: Column, values: Sequence[Any], old: Places, new: Places) -> Levels:
+    """Give the level of each pair of values of a column; pairs are given by places among the values."""
+    numbers: dict[Any, int] = {}
+    numbered = np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), np.int64, len(values))
+    distinct = list(numbers)
+    pairs, which = np.unique(numbered[old] * len(distinct) + numbered[new], return_inverse=True)
+    olds, news = np.divmod(pairs, max(1, len(distinct)))
+    missing = np.array([value is None for value in distinct], dtype=np.bool_)
+    equal = np.array([_equal_level(column, value) for value in distinct], dtype=np.int8)
+    common = np.array([_is_common(column, value) for value in distinct], dtype=np.bool_)
+    levels = np.where(missing[olds], Level.BOTH_MISSING, equal[olds]).astype(np.int8)
+    levels[missing[olds] != missing[news]] = Level.ONE_MISSING
+    differing = np.flatnonzero((olds != news) & ~missing[olds] & ~missing[news])
+    if len(differing):
         compared: Compare = _COMPARED.get(column.type, _texts)
-        levels[differing] = compared([once[place] for place in differing], column.folded)
-        common = [place for place in differing if any(_is_common(column, value) for value in once[place])]
-        levels[common] = _AMONG_COMMON[levels[common]]
+        one, other = ([distinct[number] for number in side[differing].tolist()] for side in (olds, news))
+        found = np.asarray(compared(one, other, column.folded), dtype=np.int8)
+        among = common[olds[differing]] | common[news[differing]]
+        levels[differing] = np.where(among, _AMONG_COMMON[found], found)
     return np.asarray(levels[which])
 
 
+def _equal_level(column: Column, value: Any) -> Level:
+    return similarity.same_level(column.held.get(value, 0), column.rows)
+
+
 def _is_common(column: Column, value: Any) -> bool:
-    held = column.held.get(value, 0)
-    return held > 0 and similarity.same_level(held, column.rows) is Level.SAME_COMMON
+    return column.held.get(value, 0) > 0 and _equal_level(column, value) is Level.SAME_COMMON
 
 
-def _texts(pairs: Pairs, kept: dict[str, Folded]) -> Any:
-    olds, news = ([_folded(pair[side], kept) for pair in pairs] for side in (0, 1))
+def _texts(old: Sequence[str], new: Sequence[str], kept: dict[str, Folded]) -> Levels:
+    olds, news = ([_folded(text, kept) for text in side] for side in (old, new))
     wholes = [text.whole for text in olds], [text.whole for text in news]
     letters = cpdist(*wholes, scorer=fuzz.ratio, dtype=np.float32) / 100
     slips = cpdist(*wholes, scorer=OSA.distance, score_cutoff=1, dtype=np.int32)
-    return list(map(similarity.text_level, olds, news, letters.tolist(), slips.tolist()))
+    given = zip(olds, news, letters.tolist(), slips.tolist(), strict=True)
+    return np.fromiter((similarity.text_level(*one) for one in given), np.int8, len(olds))
 
 
 def _folded(text: str, kept: dict[str, Folded]) -> Folded:
@@ -74,27 +78,27 @@ def _folded(text: str, kept: dict[str, Folded]) -> Folded:
     return found
 
 
-def _numbers(pairs: Pairs, _: Any) -> Any:
-    values = np.array(pairs, dtype=np.float64)
-    larger = np.abs(values).max(axis=1)
-    apart = np.abs(values[:, 0] - values[:, 1])
+def _numbers(old: Sequence[Any], new: Sequence[Any], _: Any) -> Levels:
+    olds, news = np.array(old, dtype=np.float64), np.array(new, dtype=np.float64)
+    larger = np.maximum(np.abs(olds), np.abs(news))
+    apart = np.abs(olds - news)
     return similarity.steps(np.divide(apart, larger, out=apart, where=larger > 0), similarity.NUMBER_STEPS)
 
 
-def _moments(pairs: Pairs, _: Any) -> Any:
-    apart = np.array([(new - old).total_seconds() for old, new in pairs]) / 86_400
+def _moments(old: Sequence[Any], new: Sequence[Any], _: Any) -> Levels:
+    apart = np.array([(b - a).total_seconds() for a, b in zip(old, new, strict=True)]) / 86_400
     return similarity.steps(np.abs(apart), similarity.DAY_STEPS)
 
 
-def _truths(pairs: Pairs, _: Any) -> Any:
-    return np.full(len(pairs), Level.DIFFERENT, dtype=np.int8)
+def _truths(old: Sequence[Any], _new: Any, _: Any) -> Levels:
+    return np.full(len(old), Level.DIFFERENT, dtype=np.int8)
 
 
-def _shapes(pairs: Pairs, _: Any) -> Any:
+def _shapes(old: Sequence[bytes], new: Sequence[bytes], _: Any) -> Levels:
     """Points by distance, areas by overlap, lines by how far they are apart beside their length."""
-    olds, news = (shapely.from_wkb([pair[side] for pair in pairs]) for side in (0, 1))
+    olds, news = shapely.from_wkb(list(old)), shapely.from_wkb(list(new))
     kinds = shapely.get_dimensions(olds), shapely.get_dimensions(news)
-    levels = np.full(len(pairs), Level.DIFFERENT, dtype=np.int8)
+    levels = np.full(len(olds), Level.DIFFERENT, dtype=np.int8)
     points, lines, areas = ((kinds[0] == kind) & (kinds[1] == kind) for kind in (0, 1, 2))
     if points.any():
         metres = metres_between(olds[points], news[points])
