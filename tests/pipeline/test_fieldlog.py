@@ -88,6 +88,9 @@ def test_f027_a_number_that_looks_whole_later_stays_a_number(publisher):
     publisher.outcome("id,valuation\na,10.5\nb,11\n")
     assert publisher.outcome("id,valuation\na,10\nb,11\nc,12\n") == ("released", 2)
     assert publisher.version(2).schema_change is None
+    publisher.define(columns={"valuation": "integer"})
+    assert publisher.outcome("id,valuation\na,10\nb,11\nc,12\n") == ("held", 3)
+    assert (publisher.version(3).reasons, publisher.version(3).schema_version) == (("schema_review",), "2.0")
 
 
 def test_f033_a_publisher_who_renumbers_everything_and_goes_back_keeps_every_id(publisher):
