@@ -41,6 +41,7 @@ class Asked:
     evidence: Evidence | None = None
     judgements: dict[str, Judgement] = field(default_factory=dict)
     cpu: float = 0.0
+    wall: float = 0.0
 
     def judges(self, dataset: Dataset) -> bool:
         """Ask the agent whether it judges at all."""
@@ -48,9 +49,9 @@ class Asked:
 
     def judge(self, dataset: Dataset, pairs: Sequence[Pair], evidence: Evidence):
         """Ask the agent."""
-        started = time.process_time()
+        cpu, wall = time.process_time(), time.perf_counter()
         answer = self.agent.judge(dataset, pairs, evidence)
-        self.cpu = time.process_time() - started
+        self.cpu, self.wall = time.process_time() - cpu, time.perf_counter() - wall
         self.pairs, self.evidence = pairs, evidence
         self.judgements = {judgement.pair_id: judgement for judgement in answer}
         return answer

@@ -20,8 +20,8 @@ def link(old: list[dict[str, Any]], new: list[dict[str, Any]], types: dict[str, 
     """Give places of new rows, with the match weight, by places of old ones, the most probable first."""
     from splink import DuckDBAPI, Linker, SettingsCreator, block_on
 
-    columns = _useful([*old, *new], types)
-    frames = [_frame(rows, columns) for rows in (old, new)]
+    columns = useful([*old, *new], types)
+    frames = [frame(rows, columns) for rows in (old, new)]
     points = "geometry" in columns
     rules = [block_on(f"{name}_rare") for name in columns if name != "geometry"]
     rules += [block_on("cell_here"), block_on("cell_beside")] if points else []
@@ -48,11 +48,13 @@ def link(old: list[dict[str, Any]], new: list[dict[str, Any]], types: dict[str, 
     return _one_to_one(found)
 
 
-def _useful(rows: list[dict[str, Any]], types: dict[str, str]) -> dict[str, str]:
+def useful(rows: list[dict[str, Any]], types: dict[str, str]) -> dict[str, str]:
+    """Give the columns with more than one value."""
     return {name: type_ for name, type_ in types.items() if len({row[name] for row in rows}) > 1}
 
 
-def _frame(rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
+def frame(rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
+    """Give rows as peers want them: texts folded, rare values and cells to block by beside them."""
     made: dict[str, list[Any]] = {"unique_id": list(range(len(rows)))}
     for name, type_ in columns.items():
         values = [row[name] for row in rows]
