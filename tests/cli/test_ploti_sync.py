@@ -280,3 +280,12 @@ def test_columns_are_chosen_on_the_command_line_and_kept(feed, path, to, capsys)
     assert {each["datasetId"]: each["columns"] for each in told} == {A: {"without": ["value"]}, B: {"only": ["number"]}}
     code, _, err = ploti(capsys, SUBSCRIPTION, to, f"--columns={A}")
     assert (code, "names no columns" in err) == (1, True)
+
+
+def test_tables_are_named_on_the_command_line(feed, path, to, capsys):
+    assert ploti(capsys, SUBSCRIPTION, to, "--table-name=county_{dataset}")[0] == 0
+    with duckdb.connect(str(path), read_only=True) as db:
+        assert db.execute(f"SELECT count(*) FROM county_{A}").fetchall() == [(12,)]
+    code, _, err = ploti(capsys, SUBSCRIPTION, to, "--table-name={dataset}")
+    assert (code, "leave --table-name out" in err) == (1, True)
+    assert ploti(capsys, "verify", to)[0] == 0

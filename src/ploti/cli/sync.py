@@ -53,6 +53,7 @@ def sync_subscription(
     schema: Schema = None,
     dataset: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     history: Annotated[bool, Parameter(negative="")] = False,
+    table_name: str | None = None,
     columns: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     without: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     rewrite_ids: RewriteIds = (),
@@ -71,6 +72,8 @@ def sync_subscription(
         The subscription, like sub_8f3k2m; PLOTI_SUBSCRIPTION unless given.
     dataset
         A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run.
+    table_name
+        How a new database names its tables, like county_{dataset}; {dataset}, their ids, unless given. Kept for good.
     columns
         The columns of a dataset that are wanted, like ds_permits=number,value; kept for later runs. May be repeated,
         once a dataset; ds_permits=* is all of them again.
@@ -93,7 +96,7 @@ def sync_subscription(
 
     followed = _named(subscription)
     with ploti.Client() as client, watching(json) as progress:
-        target = _target(to, schema, progress.line, history=history)
+        target = _target(to, schema, progress.line, history=history, table_name=table_name)
         files: list[AttachmentsReport] = []
 
         def run() -> "SyncReport":
@@ -208,13 +211,13 @@ def resync(dataset: str, *, to: To, schema: Schema = None, rewrite_ids: RewriteI
     present(_dataset_wire(report), json, lambda wire: _show_datasets([wire]))
 
 
-def _target(to: str, schema: str | None, say: Say = say_nothing, *, history: bool = False) -> Target:
+def _target(to: str, schema: str | None, say: Say = say_nothing, **more: Any) -> Target:
     """Open the target; raises FixRequest for a schema where there are none."""
     if schema is None:
-        return open_target(to, say=say, history=history)
+        return open_target(to, say=say, **more)
     if not to.startswith("postgresql://"):
         raise ploti.FixRequest("--schema is for PostgreSQL: leave it out for this database.", code="invalid_input")
-    return open_target(f"{to}{'&' if '?' in to else '?'}schema={quote(schema, safe='')}", say=say, history=history)
+    return open_target(f"{to}{'&' if '?' in to else '?'}schema={quote(schema, safe='')}", say=say, **more)
 
 
 # what is printed

@@ -1,5 +1,6 @@
 """What every sync target offers, and the values that go into it and come out (D11.2 to D11.9)."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
@@ -43,6 +44,11 @@ class Progress:
 
     def ended(self) -> None:
         """Take the end of a dataset's step."""
+
+
+_DATASET: Final = "{dataset}"
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9_]{0,30})?\{dataset\}[a-z0-9_]{0,30}")
+_NAMES_TAKEN: Final = ("sqlite_", "gpkg_", "rtree_")
 
 
 class SyncError(PlotiError):
@@ -145,7 +151,8 @@ class IdsReplaced:
 class Delivery:
     """A version's files on this machine, sizes and checksums already checked.
 
-    `left_out` are columns of the files that the user does not want; the schema is without them.
+    `left_out` are columns of the files that the user does not want; the schema is without them. `table` is what its
+    target calls the dataset's table.
     """
 
     dataset_id: str
@@ -158,6 +165,7 @@ class Delivery:
     backfill: tuple[Path, ...] = ()
     ids_replaced: IdsReplaced | None = None
     left_out: frozenset[str] = frozenset()
+    table: str = ""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -258,6 +266,32 @@ class Target(Protocol):
     @property
     def downloads(self) -> Path:
         """Folder beside the target for files on their way into it."""
+
+
+@dataclass(frozen=True)
+class TableNames:
+    """How a target names its tables: a text in which `{dataset}` stands for a dataset's id."""
+
+    scheme: str = _DATASET
+
+    def of(self, dataset_id: str) -> str:
+        """Name a dataset's table."""
+        return self.scheme.replace(_DATASET, dataset_id)
+
+    @classmethod
+    def kept(cls, stored: str | None, asked: str | None) -> "TableNames":
+        """Give the names of a target that has some, or of a new one; raises TargetUnusable where others are asked for.
+
+        A target keeps its scheme: tables of yours, views and queries know the names.
+        """
+        if stored is not None and asked is not None and asked != stored:
+            raise TargetUnusable(f"This target names its tables {stored}: leave --table-name out, or use a new target.")
+        scheme = next((each for each in (stored, asked) if each is not None), _DATASET)
+        if not _SCHEME.fullmatch(scheme) or scheme.startswith(_NAMES_TAKEN):
+            raise TargetUnusable(
+                f"{scheme!r} names no tables: write it like county_{_DATASET}, in a to z, 0 to 9 and _."
+            )
+        return cls(scheme)
 
 
 def user_column(name: str) -> tuple[str, str]:

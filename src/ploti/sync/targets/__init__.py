@@ -27,10 +27,18 @@ TARGETS: Final[dict[str, _Kind]] = {
 """By scheme of the target's address; a target is one module with `open_target(url, reach, say)` and one line here."""
 
 
-def open_target(url: str, *, reach: Reach = reach_nothing, say: Say = say_nothing, history: bool = False) -> Target:
+def open_target(
+    url: str,
+    *,
+    reach: Reach = reach_nothing,
+    say: Say = say_nothing,
+    history: bool = False,
+    table_name: str | None = None,
+) -> Target:
     """Give the target of an address such as `duckdb:///records.duckdb`, without touching it yet.
 
-    With `history` every row's past is kept in a table beside its own, from then on (D11.5).
+    With `history` every row's past is kept in a table beside its own, from then on (D11.5). `table_name` says how a new
+    target names its tables, `{dataset}` standing for a dataset's id; a target keeps its names.
     Raises TargetUnusable for an unknown kind, one that keeps no history, or where the kind's own package is missing.
     """
     scheme, _, rest = url.partition("://")
@@ -44,4 +52,5 @@ def open_target(url: str, *, reach: Reach = reach_nothing, say: Say = say_nothin
         opened: Callable[..., Target] = import_module(kind.module).open_target
     except ModuleNotFoundError as missing:
         raise TargetUnusable(f'{scheme} needs a package more: pip install "ploti[{kind.extra}]"') from missing
-    return opened(url, reach, say, history=True) if history else opened(url, reach, say)
+    more = {"history": True} if history else {}
+    return opened(url, reach, say, table_name=table_name, **more)

@@ -8,20 +8,21 @@ from typing import Any, Final, Protocol, cast
 
 from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
-from ploti.sync.target import INFO_COLUMNS, LAYOUT, DatasetInfo, DatasetStatus, TargetState, TargetUnusable
+from ploti.sync.target import INFO_COLUMNS, LAYOUT, DatasetInfo, DatasetStatus, TableNames, TargetState, TargetUnusable
 from ploti.sync.targets._parts import quoted
 
 SYNC: Final = "_ploti_sync"
 DATASETS: Final = "_ploti_datasets"
 _LAYOUT_SQL: Final = (
     f"""CREATE TABLE IF NOT EXISTS {SYNC} (
-    {{key}}subscription_id {{text}}, cursor {{text}}, layout {{whole}}, updated_at {{instant}})""",
+    {{key}}subscription_id {{text}}, cursor {{text}}, layout {{whole}}, updated_at {{instant}},
+    table_names {{text}})""",
     f"""CREATE TABLE IF NOT EXISTS {DATASETS} (
     {{key}}dataset_id {{text}}, title {{text}}, place_id {{text}}, place_name {{text}}, topic {{text}},
     publisher {{text}}, source_url {{text}}, license_id {{text}}, license_attribution {{text}}, license_url {{text}},
     loaded_version {{whole}}, schema_version {{text}}, loaded_at {{instant}}, rows {{whole}},
     state {{text}}, reason {{text}}, accepted_major {{whole}}, position {{whole}}, schema {{text}},
-    chosen_columns {{text}})""",
+    chosen_columns {{text}}, table_name {{text}})""",
 )
 _COUNTS: Final = "coalesce(rows, 0), coalesce(position, 0)"
 _HELD: Final = f"dataset_id, loaded_version, schema_version, accepted_major, state, reason, {_COUNTS}, chosen_columns"
@@ -77,18 +78,25 @@ class Books:
         rows = db.execute(f"SELECT dataset_id, {', '.join(INFO_COLUMNS)} FROM {DATASETS}").fetchall()
         return {row[0]: DatasetInfo(*row[1:]) for row in rows}
 
-    def write_cursor(self, db: Database, subscription_id: str, cursor: str | None, now: datetime) -> None:
-        """Store the position in the log."""
+    def names(self, db: Database, asked: str | None) -> TableNames:
+        """Read how tables are named; raises TargetUnusable where other names are asked for."""
+        rows = db.execute(f"SELECT table_names FROM {SYNC}").fetchall() if self.laid_out(db) else []
+        return TableNames.kept(rows[0][0] if rows else None, asked)
+
+    def write_cursor(
+        self, db: Database, subscription_id: str, cursor: str | None, names: TableNames, now: datetime
+    ) -> None:
+        """Store the position in the log, and how tables are named."""
         db.execute(f"DELETE FROM {SYNC}")
         db.execute(
-            f"INSERT INTO {SYNC} (subscription_id, cursor, layout, updated_at) VALUES (?, ?, ?, ?)",
-            [subscription_id, cursor, LAYOUT, self.moment(now)],
+            f"INSERT INTO {SYNC} (subscription_id, cursor, layout, updated_at, table_names) VALUES (?, ?, ?, ?, ?)",
+            [subscription_id, cursor, LAYOUT, self.moment(now), names.scheme],
         )
 
-    def loaded(self, schema: Schema, rows: int, now: datetime) -> dict[str, Any]:
-        """Give the columns that say what was loaded when."""
+    def loaded(self, schema: Schema, table: str, rows: int, now: datetime) -> dict[str, Any]:
+        """Give the columns that say what was loaded when, and where it is."""
         text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-        return {"rows": rows, "loaded_at": self.moment(now), "schema": text}
+        return {"rows": rows, "loaded_at": self.moment(now), "schema": text, "table_name": table}
 
 
 def read_schema(db: Database, dataset_id: str) -> Schema | None:

@@ -29,14 +29,14 @@ def wanted_columns(schema: Schema) -> dict[str, ColumnType]:
 
 def replace_rows(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Schema | None) -> Moved:
     """Replace a table's rows by a snapshot; raises StepRefused where the files are not what the version says."""
-    table, columns = delivery.dataset_id, wanted_columns(delivery.schema)
+    table, columns = delivery.table, wanted_columns(delivery.schema)
     _check_file_columns(db, delivery.snapshot, columns)
     shape = shape_of(db, table)
     indexes: Sequence[str] = ()
     if shape is not None and known is not None and not shape.widens_to(columns, wanted_columns(known)):
         indexes = rebuild_shape(db, delivery.schema, shape, columns, wanted_columns(known))
     else:
-        bring_shape(db, delivery.schema, shape, columns, known)
+        bring_shape(db, table, delivery.schema, shape, columns, known=known)
         db.execute(f"DELETE FROM {quoted(table)}")
     if delivery.snapshot:
         db.execute(_insert(table, columns, delivery.snapshot))
@@ -51,12 +51,12 @@ def replace_rows(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Schem
 
 def apply_changes(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Schema) -> Moved:
     """Apply a version's changes, backfill and constants; raises RowsDiffer where a reload is the way on."""
-    table, columns = delivery.dataset_id, wanted_columns(delivery.schema)
+    table, columns = delivery.table, wanted_columns(delivery.schema)
     shape = shape_of(db, table)
     delivered = wanted_columns(known)
     if shape is None or not shape.widens_to(columns, delivered) or not delivered.keys() <= shape.columns.keys():
         raise RowsDiffer("the table's columns are not those of the version before")
-    bring_shape(db, delivery.schema, shape, columns, known)
+    bring_shape(db, table, delivery.schema, shape, columns, known=known)
     moved = (0, 0, 0)
     if delivery.changes:
         _check_file_columns(db, delivery.changes, {**columns, OP: "string", CHANGE: "string"})
@@ -74,7 +74,7 @@ def mend_rows(
     db: duckdb.DuckDBPyConnection, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]
 ) -> Moved:
     """Make the records of these buckets those of the snapshot; rows that agree are not touched (D11.5)."""
-    table, columns = delivery.dataset_id, wanted_columns(delivery.schema)
+    table, columns = delivery.table, wanted_columns(delivery.schema)
     shape = shape_of(db, table)
     stored = {name: STORAGE_TYPES[type_].duckdb for name, type_ in columns.items()}
     check_whole(table, None if shape is None else shape.columns, stored)

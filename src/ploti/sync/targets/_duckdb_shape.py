@@ -41,13 +41,14 @@ def shape_of(db: duckdb.DuckDBPyConnection, table: str) -> Shape | None:
 
 def bring_shape(
     db: duckdb.DuckDBPyConnection,
+    table: str,
     schema: Schema,
     shape: Shape | None,
     columns: Mapping[str, ColumnType],
+    *,
     known: Schema | None,
 ) -> None:
     """Make the table, or add the columns that it lacks; raises StepBlocked for a table that sync did not make."""
-    table = schema["datasetId"]
     if shape is None:
         _create(db, table, {name: _stored(type_) for name, type_ in columns.items()})
     elif known is None:
@@ -57,7 +58,7 @@ def bring_shape(
             if name not in shape.columns:
                 db.execute(f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {_stored(type_)}")
     if shape is None or known is None or schema["columns"] != known["columns"]:
-        _describe(db, schema)
+        _describe(db, table, schema)
 
 
 def rebuild_shape(
@@ -80,7 +81,7 @@ def rebuild_shape(
     own = {name: type_ for name, type_ in shape.columns.items() if name not in delivered and name not in columns}
     db.execute(f"DROP TABLE {quoted(table)}")
     _create(db, table, {**{name: _stored(type_) for name, type_ in columns.items()}, **own})
-    _describe(db, schema)
+    _describe(db, table, schema)
     for view in views:
         _probe(db, view, table)
     return [row[0] for row in indexes]
@@ -111,9 +112,8 @@ def _probe(db: duckdb.DuckDBPyConnection, view: str, table: str) -> None:
         ) from error
 
 
-def _describe(db: duckdb.DuckDBPyConnection, schema: Schema) -> None:
+def _describe(db: duckdb.DuckDBPyConnection, table: str, schema: Schema) -> None:
     """Bring comments on columns and the view that gives shapes as GEOMETRY."""
-    table = schema["datasetId"]
     for column in schema["columns"]:
         told = column_comment(column)
         db.execute(f"COMMENT ON COLUMN {quoted(table)}.{quoted(column['name'])} IS {literal(told) if told else 'NULL'}")

@@ -52,6 +52,7 @@ class Book:
 
     subscription_id: str | None = None
     cursor: str | None = None
+    table_names: str | None = None
     notes: Mapping[str, Note] = field(default_factory=dict)
 
 
@@ -97,12 +98,13 @@ class Folder:
         if told.get("layout") != LAYOUT:
             raise TargetUnusable(f"{self.path} was made by another version of sync: use a new folder.")
         notes = {name: _note(note) for name, note in told["notes"].items()}
-        return Book(told["subscriptionId"], told["cursor"], notes)
+        return Book(told["subscriptionId"], told["cursor"], told["tableNames"], notes)
 
     def write_book(self, book: Book, now: str) -> None:
         """Replace the book, at once."""
         notes = {name: asdict(note) for name, note in book.notes.items()}
         told = {"layout": LAYOUT, "subscriptionId": book.subscription_id, "cursor": book.cursor, "updatedAt": now}
+        told["tableNames"] = book.table_names
         self.path.mkdir(parents=True, exist_ok=True)
         fresh = self.path / f"{_SYNC}.new"
         write_synced(fresh, json.dumps({**told, "notes": notes}, ensure_ascii=False))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import duckdb
 
-from ploti.sync.target import INFO_COLUMNS
+from ploti.sync.target import INFO_COLUMNS, TableNames
 from ploti.sync.targets._duckdb_file import STORAGE_VERSION
 from ploti.sync.targets._folder_books import Kept
 from ploti.sync.targets._parts import literal, parts_source, quoted
@@ -15,7 +15,9 @@ from ploti.sync.targets._parts import literal, parts_source, quoted
 VIEWS: Final = "views.duckdb"
 
 
-def write_views(folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Sequence[Path]]) -> None:
+def write_views(
+    folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Sequence[Path]], names: TableNames
+) -> None:
     """Replace the file of views, at once; a view names the parts themselves, so that it never shows two states."""
     fresh = folder / f"{VIEWS}.new"
     fresh.unlink(missing_ok=True)
@@ -33,7 +35,7 @@ def write_views(folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Seq
         for name, own in parts.items():
             if own:
                 source = parts_source(path.absolute() for path in own)
-                db.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {source}")
+                db.execute(f"CREATE VIEW {quoted(names.of(name))} AS SELECT * FROM {source}")
         db.execute("USE memory")
         db.execute("DETACH fresh")
     fresh.rename(folder / VIEWS)

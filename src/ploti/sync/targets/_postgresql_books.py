@@ -9,14 +9,15 @@ from psycopg import errors
 
 from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
-from ploti.sync.target import INFO_COLUMNS, LAYOUT, DatasetInfo, DatasetStatus, TargetState, TargetUnusable
+from ploti.sync.target import INFO_COLUMNS, LAYOUT, DatasetInfo, DatasetStatus, TableNames, TargetState, TargetUnusable
 from ploti.sync.targets._postgresql_session import Session, first_line, quoted
 
 _SYNC: Final = "_ploti_sync"
 _DATASETS: Final = "_ploti_datasets"
 _LAYOUT_SQL: Final = """
 CREATE TABLE IF NOT EXISTS {sync} (
-    subscription_id text, cursor text, layout integer NOT NULL, updated_at timestamptz NOT NULL);
+    subscription_id text, cursor text, layout integer NOT NULL, updated_at timestamptz NOT NULL,
+    table_names text NOT NULL);
 CREATE TABLE IF NOT EXISTS {datasets} (
     dataset_id text PRIMARY KEY, table_name text, title text, place_id text, place_name text, topic text,
     publisher text, source_url text, license_id text, license_attribution text, license_url text,
@@ -101,10 +102,19 @@ def schema_text(schema: Schema) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
-def write_cursor(session: Session, subscription_id: str, cursor: str | None, now: datetime) -> None:
-    """Store the position in the log."""
+def read_names(session: Session, asked: str | None) -> TableNames:
+    """Read how tables are named; raises TargetUnusable where other names are asked for."""
+    rows = session.rows(f"SELECT table_names FROM {session.table(_SYNC)}") if _laid_out(session) else []
+    return TableNames.kept(rows[0][0] if rows else None, asked)
+
+
+def write_cursor(session: Session, subscription_id: str, cursor: str | None, names: TableNames, now: datetime) -> None:
+    """Store the position in the log, and how tables are named."""
     session.run(f"DELETE FROM {session.table(_SYNC)}")
-    session.run(f"INSERT INTO {session.table(_SYNC)} VALUES (%s, %s, %s, %s)", [subscription_id, cursor, LAYOUT, now])
+    session.run(
+        f"INSERT INTO {session.table(_SYNC)} VALUES (%s, %s, %s, %s, %s)",
+        [subscription_id, cursor, LAYOUT, now, names.scheme],
+    )
 
 
 def write_dataset(session: Session, held: Held, more: Mapping[str, Any]) -> None:

@@ -48,11 +48,6 @@ class Shape:
         return kept and here and set(delivered) <= {each.column for each in wanted}
 
 
-def table_name(dataset_id: str) -> str:
-    """Name a dataset's table: its id, cut and marked where PostgreSQL would cut it silently."""
-    return fitted(dataset_id)
-
-
 def fitted(name: str, ending: str = "") -> str:
     """Give a name with an ending within 63 bytes; a cut one carries a mark of the whole."""
     if len((name + ending).encode()) <= _NAME_BYTES:

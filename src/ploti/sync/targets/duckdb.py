@@ -6,7 +6,7 @@ Layout, beside the tables named by dataset id and the views `<dataset>_geo`:
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from ploti.sync.target import (
     Say,
     StepBlocked,
     StepRefused,
+    TableNames,
     Target,
     TargetState,
     TargetUnusable,
@@ -57,14 +58,14 @@ _BROKEN_RULE: Final = "constraint violation"
 _CANNOT_WRITE: Final = ("No space left on device", "Could not write", "Could not fsync", "Read-only file system")
 
 
-def open_target(url: str, reach: Reach, say: Say, *, history: bool = False) -> Target:
+def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
     """Give the target of `duckdb:///file`; one slash more makes the path absolute."""
     parts = urlsplit(url)
     if parts.netloc or parts.query or len(parts.path) < 2:
         raise TargetUnusable(
             f"{url!r} names no file. Write duckdb:///records.duckdb, or duckdb:////data/records.duckdb"
         )
-    return DuckTarget(DuckFile(Path(unquote(parts.path[1:])), say), reach, history=history)
+    return DuckTarget(DuckFile(Path(unquote(parts.path[1:])), say), reach, history=history, table_name=table_name)
 
 
 class DuckTarget:
@@ -77,8 +78,10 @@ class DuckTarget:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         history: bool = False,
+        table_name: str | None = None,
     ) -> None:
         self._file, self._reach, self._now, self._history = file, reach, now, history
+        self._table_name = table_name
 
     @property
     def downloads(self) -> Path:
@@ -92,40 +95,48 @@ class DuckTarget:
     def state(self) -> TargetState:
         """Read subscription, cursor and what is held."""
         if not self._file.path.exists():
+            TableNames.kept(None, self._table_name)
             return TargetState(None, None, {})
         with self._file.opened(read_only=True) as db:
-            return _BOOKS.read_state(db)
+            found = _BOOKS.read_state(db)
+            _BOOKS.names(db, self._table_name)
+            return found
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction."""
         check_columns(delivery.schema)
         with self._transaction() as db:
+            delivery = self._named(db, delivery)
             known = read_schema(db, delivery.dataset_id)
             moved = replace_rows(db, delivery, known)
             if delivery.ids_replaced is not None:
                 rewrite_ids(db, delivery.ids_replaced)
             self._keep_history(db, delivery)
             self._reach("sync.rows_written")
-            write_dataset(db, held, {**_BOOKS.loaded(delivery.schema, moved.rows, self._now()), **_told(info)})
+            write_dataset(
+                db, held, {**_BOOKS.loaded(delivery.schema, delivery.table, moved.rows, self._now()), **_told(info)}
+            )
         return moved
 
     def apply(self, delivery: Delivery, held: Held) -> Moved:
         """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction."""
         check_columns(delivery.schema)
         with self._transaction() as db:
+            delivery = self._named(db, delivery)
             known = read_schema(db, delivery.dataset_id)
             if known is None:
                 raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
             moved = apply_changes(db, delivery, known)
             self._keep_history(db, delivery)
             self._reach("sync.rows_written")
-            write_dataset(db, held, _BOOKS.loaded(delivery.schema, moved.rows, self._now()))
+            write_dataset(db, held, _BOOKS.loaded(delivery.schema, delivery.table, moved.rows, self._now()))
         return moved
 
     def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
         """Put the rows of these buckets right by the loaded version's snapshot, as one transaction (D11.5)."""
         check_columns(delivery.schema)
         with self._transaction() as db:
+            delivery = self._named(db, delivery)
             moved = mend_rows(db, delivery, buckets, volatile)
             self._keep_history(db, delivery)
             self._reach("sync.rows_written")
@@ -144,7 +155,7 @@ class DuckTarget:
         with self._transaction() as db:
             for held in moved:
                 write_dataset(db, held, {})
-            _BOOKS.write_cursor(db, subscription_id, cursor, self._now())
+            _BOOKS.write_cursor(db, subscription_id, cursor, _BOOKS.names(db, self._table_name), self._now())
 
     def infos(self) -> Mapping[str, DatasetInfo]:
         """Give what is stored of what the API says, by dataset."""
@@ -168,10 +179,11 @@ class DuckTarget:
             left_out = set(volatile)
             types = {each["name"]: each["type"] for each in schema["columns"] if each["name"] not in left_out}
             stored = {name: STORAGE_TYPES[type_].duckdb for name, type_ in wanted_columns(schema).items()}
-            shape = shape_of(db, dataset_id)
-            check_whole(dataset_id, None if shape is None else shape.columns, stored)
+            table = _BOOKS.names(db, None).of(dataset_id)
+            shape = shape_of(db, table)
+            check_whole(table, None if shape is None else shape.columns, stored)
             with _errors():
-                return digest_of(db, dataset_id, types)
+                return digest_of(db, table, types)
 
     def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a snapshot's own columns without volatile ones."""
@@ -184,9 +196,12 @@ class DuckTarget:
         with self._file.opened(read_only=True) as db:
             return _BOOKS.read_status(db)
 
+    def _named(self, db: duckdb.DuckDBPyConnection, delivery: Delivery) -> Delivery:
+        return replace(delivery, table=_BOOKS.names(db, self._table_name).of(delivery.dataset_id))
+
     def _keep_history(self, db: duckdb.DuckDBPyConnection, delivery: Delivery) -> None:
         """Bring the table's history up to date, where one is asked for or was begun (D11.5)."""
-        name = f"{delivery.dataset_id}_history"
+        name = f"{delivery.table}_history"
         found = shape_of(db, name)
         if found is None and not self._history:
             return
@@ -196,9 +211,7 @@ class DuckTarget:
             Past(each, STORAGE_TYPES[type_].duckdb, STORAGE_TYPES[type_].duckdb, counts=each in own)
             for each, type_ in types.items()
         ]
-        history = History(
-            quoted(delivery.dataset_id), quoted(name), None if found is None else found.columns, db.execute
-        )
+        history = History(quoted(delivery.table), quoted(name), None if found is None else found.columns, db.execute)
         history.keep(columns, delivery.version, self._now())
 
     @contextmanager

@@ -27,6 +27,7 @@ from ploti.sync.target import (
     Say,
     StepBlocked,
     StepRefused,
+    TableNames,
     TableSpoilt,
     Target,
     TargetState,
@@ -60,14 +61,14 @@ _BOOKS: Final = Books(
 )
 
 
-def open_target(url: str, reach: Reach, say: Say) -> Target:
+def open_target(url: str, reach: Reach, say: Say, *, table_name: str | None = None) -> Target:
     """Give the target of `sqlite:///file`; one slash more makes the path absolute."""
     parts = urlsplit(url)
     if parts.netloc or parts.query or len(parts.path) < 2:
         raise TargetUnusable(f"{url!r} names no file. Write sqlite:///records.gpkg, or sqlite:////data/records.gpkg")
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise TargetUnusable(f"Python has SQLite {sqlite3.sqlite_version} here, which is too old: use 3.35 or newer.")
-    return GeoPackageTarget(GeoPackageFile(Path(unquote(parts.path[1:])), say), reach)
+    return GeoPackageTarget(GeoPackageFile(Path(unquote(parts.path[1:])), say), reach, table_name=table_name)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class GeoPackageTarget:
     file: GeoPackageFile
     reach: Reach = reach_nothing
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    table_name: str | None = None
 
     @property
     def downloads(self) -> Path:
@@ -90,9 +92,12 @@ class GeoPackageTarget:
     def state(self) -> TargetState:
         """Read subscription, cursor and what is held."""
         if not self.file.path.exists():
+            TableNames.kept(None, self.table_name)
             return TargetState(None, None, {})
         with self.file.opened(read_only=True) as db:
-            return _BOOKS.read_state(db)
+            found = _BOOKS.read_state(db)
+            _BOOKS.names(db, self.table_name)
+            return found
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction.
@@ -165,7 +170,7 @@ class GeoPackageTarget:
         with self._opened() as db, self._transaction(db):
             for held in moved:
                 write_dataset(db, held, {})
-            _BOOKS.write_cursor(db, subscription_id, cursor, self.now())
+            _BOOKS.write_cursor(db, subscription_id, cursor, _BOOKS.names(db, self.table_name), self.now())
 
     def infos(self) -> Mapping[str, DatasetInfo]:
         """Give what is stored of what the API says, by dataset."""
@@ -177,9 +182,10 @@ class GeoPackageTarget:
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""
         with self._opened() as db, self._transaction(db):
+            names = _BOOKS.names(db, None)
             for dataset_id, info in infos.items():
                 update_dataset(db, dataset_id, asdict(info))
-                layout.tell(db, dataset_id, info)
+                layout.tell(db, names.of(dataset_id), info)
 
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
@@ -188,12 +194,11 @@ class GeoPackageTarget:
             if schema is None:
                 raise StepRefused("no rows were loaded yet")
             own = {each["name"] for each in schema["columns"]} - set(volatile)
-            shape = shape_of(db, dataset_id)
+            table = _BOOKS.names(db, None).of(dataset_id)
+            shape = shape_of(db, table)
             columns = columns_of(schema, shape)
-            check_whole(
-                dataset_id, None if shape is None else shape.columns, {each.column: each.sql for each in columns}
-            )
-            return digest_of(db, dataset_id, [each for each in columns if each.name in own])
+            check_whole(table, None if shape is None else shape.columns, {each.column: each.sql for each in columns})
+            return digest_of(db, table, [each for each in columns if each.name in own])
 
     def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a snapshot's own columns without volatile ones."""
@@ -226,8 +231,8 @@ class GeoPackageTarget:
         """Open the file for a dataset's step, and look at its table."""
         check_columns(delivery.schema)
         with self._opened() as db, reading() as reader:
-            table = delivery.dataset_id
-            shape, known = shape_of(db, table), read_schema(db, table)
+            table = _BOOKS.names(db, self.table_name).of(delivery.dataset_id)
+            shape, known = shape_of(db, table), read_schema(db, delivery.dataset_id)
             fine = rows.fine_columns(reader, delivery, columns_of(delivery.schema))
             columns = columns_of(delivery.schema, shape, fine)
             before = () if known is None else columns_of(known, shape)
@@ -253,7 +258,7 @@ class GeoPackageTarget:
     def _write(self, step: "_Step", held: Held, moved: Moved, info: DatasetInfo | None) -> None:
         layout.note_change(step.db, step.table, step.now)
         self.reach("sync.rows_written")
-        loaded = _BOOKS.loaded(step.delivery.schema, moved.rows, self.now())
+        loaded = _BOOKS.loaded(step.delivery.schema, step.table, moved.rows, self.now())
         write_dataset(step.db, held, {**loaded, **({} if info is None else asdict(info))})
         if info is not None:
             layout.tell(step.db, step.table, info)

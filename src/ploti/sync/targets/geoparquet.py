@@ -27,6 +27,7 @@ from ploti.sync.target import (
     Say,
     StepBlocked,
     StepRefused,
+    TableNames,
     TableSpoilt,
     Target,
     TargetState,
@@ -45,13 +46,13 @@ from ploti.sync.targets._run_lock import run_lock
 _MEMORY: Final = "512MB"
 
 
-def open_target(url: str, reach: Reach, say: Say) -> Target:
+def open_target(url: str, reach: Reach, say: Say, *, table_name: str | None = None) -> Target:
     """Give the target of `parquet:///folder`; one slash more makes the path absolute."""
     del say
     parts = urlsplit(url)
     if parts.netloc or parts.query or len(parts.path) < 2:
         raise TargetUnusable(f"{url!r} names no folder. Write parquet:///records, or parquet:////data/records")
-    return ParquetTarget(Folder(Path(unquote(parts.path[1:]))), reach)
+    return ParquetTarget(Folder(Path(unquote(parts.path[1:]))), reach, table_name=table_name)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class ParquetTarget:
     reach: Reach = reach_nothing
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     small_rows: int = SMALL_ROWS
+    table_name: str | None = None
 
     @property
     def downloads(self) -> Path:
@@ -78,6 +80,7 @@ class ParquetTarget:
     def state(self) -> TargetState:
         """Read subscription, cursor and what is held."""
         book = self.folder.read_book()
+        self._names(book)
         held = {name: kept.held for name, kept in self.folder.read_all(book).items()}
         return TargetState(book.subscription_id, book.cursor, {n: each for n, each in held.items() if each is not None})
 
@@ -131,7 +134,7 @@ class ParquetTarget:
         for held in moved:
             notes[held.dataset_id] = replace(self._note(book, held.dataset_id), held=held)
         self.reach("sync.before_commit")
-        self._write(Book(subscription_id, cursor, notes))
+        self._write(Book(subscription_id, cursor, self._names(book).scheme, notes))
         self.reach("sync.after_commit")
 
     def infos(self) -> Mapping[str, DatasetInfo]:
@@ -173,6 +176,9 @@ class ParquetTarget:
     def _kept(self, dataset_id: str) -> Kept:
         return self.folder.read_one(self.folder.read_book(), dataset_id)
 
+    def _names(self, book: Book) -> TableNames:
+        return TableNames.kept(book.table_names, self.table_name)
+
     def _note(self, book: Book, dataset_id: str) -> Note:
         """Give the note that counts for a dataset, or a new one at its turn."""
         kept = self.folder.read_one(book, dataset_id)
@@ -205,9 +211,10 @@ class ParquetTarget:
 
     def _show(self) -> None:
         """Bring the views up to date with the folder."""
-        known = self.folder.read_all(self.folder.read_book())
+        book = self.folder.read_book()
+        known, names = self.folder.read_all(book), self._names(book)
         parts = {name: self.folder.parts(name) for name, kept in known.items() if kept.table is not None}
-        write_views(self.folder.path, known, parts)
+        write_views(self.folder.path, known, parts, names)
 
 
 def _status(kept: Kept) -> DatasetStatus:

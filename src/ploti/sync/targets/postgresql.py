@@ -54,13 +54,12 @@ from ploti.sync.targets._postgresql_shape import (
     describe,
     fitted,
     shape_of,
-    table_name,
 )
 
 _EXAMPLE: Final = "postgresql://user@host/database?schema=feeds"
 
 
-def open_target(url: str, reach: Reach, say: Say, *, history: bool = False) -> Target:
+def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
     """Give the target of `postgresql://user@host/database?schema=NAME`; the rest of the address is libpq's."""
     address, _, query = url.partition("?")
     options = [option for option in query.split("&") if option]
@@ -69,8 +68,9 @@ def open_target(url: str, reach: Reach, say: Say, *, history: bool = False) -> T
         raise TargetUnusable(f"The address names no schema that could be. Write one like {_EXAMPLE}")
     rest = "&".join(option for option in options if not option.startswith("schema="))
     return PostgresTarget(
-        Server(f"{address}?{rest}" if rest else address, named[0] if named else None, say), reach, history=history
-    )
+        Server(f"{address}?{rest}" if rest else address, named[0] if named else None, say), reach, history=history,
+        table_name=table_name,
+    )  # fmt: skip
 
 
 def _cache() -> Path:
@@ -85,6 +85,7 @@ class PostgresTarget:
     reach: Reach = reach_nothing
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     history: bool = False
+    table_name: str | None = None
     _held: Session | None = None
 
     @property
@@ -106,7 +107,9 @@ class PostgresTarget:
     def state(self) -> TargetState:
         """Read subscription, cursor and what is held."""
         with self._session() as session:
-            return books.read_state(session)
+            found = books.read_state(session)
+            books.read_names(session, self.table_name)
+            return found
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction.
@@ -184,10 +187,11 @@ class PostgresTarget:
         with self._session() as session:
             books.ensure_layout(session)
             self.reach("sync.opened")
+            names = books.read_names(session, self.table_name)
             with self._transaction(session):
                 for held in moved:
-                    books.write_dataset(session, held, {"table_name": table_name(held.dataset_id)})
-                books.write_cursor(session, subscription_id, cursor, self.now())
+                    books.write_dataset(session, held, {"table_name": fitted(names.of(held.dataset_id))})
+                books.write_cursor(session, subscription_id, cursor, names, self.now())
 
     def infos(self) -> Mapping[str, DatasetInfo]:
         """Give what is stored of what the API says, by dataset."""
@@ -206,7 +210,7 @@ class PostgresTarget:
             schema = books.read_schema(session, dataset_id)
             if schema is None:
                 raise StepRefused("no rows were loaded yet")
-            table, left_out = table_name(dataset_id), set(volatile)
+            table, left_out = fitted(books.read_names(session, None).of(dataset_id)), set(volatile)
             own = {each["name"] for each in schema["columns"]} - left_out
             shape = shape_of(session, table)
             columns = columns_of(session, schema, shape)
@@ -235,15 +239,16 @@ class PostgresTarget:
     def _step(self, delivery: Delivery) -> Iterator["_Step"]:
         """Open a session for a dataset's step, and look at its table."""
         check_columns(delivery.schema)
-        table = table_name(delivery.dataset_id)
-        with self._session() as session, explained(table):
-            books.ensure_layout(session)
-            self.reach("sync.opened")
-            shape = shape_of(session, table)
-            known = books.read_schema(session, delivery.dataset_id)
-            columns = columns_of(session, delivery.schema, shape)
-            before = () if known is None else columns_of(session, known, shape)
-            yield _Step(session, delivery, table, known, shape, columns, frozenset(each.column for each in before))
+        with self._session() as session:
+            table = fitted(books.read_names(session, self.table_name).of(delivery.dataset_id))
+            with explained(table):
+                books.ensure_layout(session)
+                self.reach("sync.opened")
+                shape = shape_of(session, table)
+                known = books.read_schema(session, delivery.dataset_id)
+                columns = columns_of(session, delivery.schema, shape)
+                before = () if known is None else columns_of(session, known, shape)
+                yield _Step(session, delivery, table, known, shape, columns, frozenset(each.column for each in before))
 
     @contextmanager
     def _transaction(self, session: Session) -> Iterator[None]:
@@ -254,7 +259,7 @@ class PostgresTarget:
 
     def _keep_history(self, step: "_Step") -> None:
         """Bring the table's history up to date, where one is asked for or was begun (D11.5)."""
-        session, name = step.session, fitted(step.delivery.dataset_id, "_history")
+        session, name = step.session, fitted(step.table, "_history")
         found = shape_of(session, name)
         if found is None and not self.history:
             return
