@@ -17,13 +17,13 @@ def nothing() -> None:
     import ploti_server.app  # noqa: F401
 
 
-def publisher(home: str):
-    """Open the publisher of a bench folder."""
+def publisher(home: str, **settings: str):
+    """Open the publisher of a bench folder; further settings by name."""
     from ploti_server.app import build_ports
     from ploti_server.domain.settings import Settings
 
-    settings = Settings.of(home=Path(home), environment={"PLOTI_SERVER_THREADS": str(THREADS)})
-    return build_ports(settings)
+    named = {f"PLOTI_SERVER_{name.upper()}": value for name, value in settings.items()}
+    return build_ports(Settings.of(home=Path(home), environment={"PLOTI_SERVER_THREADS": str(THREADS)} | named))
 
 
 def set_up(home: str, shape: str) -> None:

@@ -24,10 +24,14 @@ RELEASE_EVERY = 2.0
 P99_MS, PAGE_US, AIM_US = 150.0, 400.0, 120.0
 """Goals: the slowest but one of a hundred reads, and the server's CPU for a page; the aim is further off."""
 PAGES = 3_000
+AT_ONCE = 4
 TICK = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_SERVERS = ("ploti-server", "bare server", "FastAPI and pydantic")
 SERVERS = {
     "ploti-server": PUBLISHER,
     "bare server": ["-m", "bench.service_peers", "bare"],
+    "sendfile": ["-m", "bench.service_peers", "sendfile"],
+    "sink": ["-m", "bench.service_peers", "sink"],
     "FastAPI and pydantic": ["-m", "bench.service_peers", "fastapi"],
 }
 
@@ -46,10 +50,12 @@ def main() -> None:
         if not (home / "access.json").exists():
             fill(home, DATASETS, SUBSCRIPTIONS, EVENTS)
             _note_what_is_there(home)
-        pages = {name: page_cost(name, home) for name in SERVERS}
+        pages = {name: page_cost(name, home) for name in PAGE_SERVERS}
         print(json.dumps({"job": "page of 100 events", "server_cpu_us": pages, **provenance()}), flush=True)
         reads = mixed_reads(home, asked.rate, asked.seconds)
-        judge("page of 100 events, CPU of the server in µs", {"aim": AIM_US}, pages["ploti-server"], PAGE_US)
+        judge(
+            "page of 100 events, CPU of the busy server in µs", {"aim": AIM_US}, pages["ploti-server"]["busy"], PAGE_US
+        )
         judge("mixed reads, p99 in ms", {"rate": asked.rate}, reads["p99_ms"], P99_MS)
         judge("mixed reads, answers of 5xx", {"rate": asked.rate}, reads["faults"], 0)
         judge("mixed reads, pages with a gap", {"rate": asked.rate}, reads["gaps"], 0)
@@ -103,21 +109,34 @@ def _at(times: list[float], share: float) -> float:
     return round(times[min(int(len(times) * share), len(times) - 1)] * 1000, 1)
 
 
-def page_cost(name: str, home: Path) -> float:
-    """Give the microseconds of CPU that a server spends on a page of 100 events, requests one after the other."""
+def page_cost(name: str, home: Path) -> dict[str, float]:
+    """Give the microseconds of CPU that a server spends on a page of 100 events.
+
+    Once with so many requests on their way that the server always has the next one, once one after the other, when it
+    sleeps in between and wakes to caches that others have used.
+    """
     access = json.loads((home / "access.json").read_text())
     workspace = access["workspaces"][0]
     paths = [f"/v1/feeds/subscriptions/{one}/events?cursor=evt_{100:012d}" for one in workspace["subscriptions"]]
     with serving(home, SERVERS[name]) as (port, process):
-        connection = Connection(port)
-        for path in paths * 4:
-            status, body = connection.get(path, workspace["key"])
+        connections = [Connection(port) for _ in range(AT_ONCE)]
+        for turn in range(len(paths) * 4):
+            status, body = connections[turn % AT_ONCE].get(paths[turn % len(paths)], workspace["key"])
             if status != 200 or len(json.loads(body)["events"]) != 100:
                 raise RuntimeError(f"{name} answered {status} {body[:200]!r}")
-        before = cpu_of(process)
-        for turn in range(PAGES):
-            connection.get(paths[turn % len(paths)], workspace["key"])
-        return round((cpu_of(process) - before) / PAGES * 1e6, 1)
+        costs = {}
+        for kind, used in (("busy", connections), ("one after the other", connections[:1])):
+            before = cpu_of(process)
+            for connection in used:
+                connection.ask(paths[0], workspace["key"])
+            for turn in range(PAGES):
+                connection = used[turn % len(used)]
+                connection.answer()
+                connection.ask(paths[turn % len(paths)], workspace["key"])
+            for connection in used:
+                connection.answer()
+            costs[kind] = round((cpu_of(process) - before) / (PAGES + len(used)) * 1e6, 1)
+    return costs
 
 
 def cpu_of(process: int) -> float:

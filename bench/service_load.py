@@ -33,7 +33,15 @@ class Connection:
 
     def get(self, path: str, key: str) -> tuple[int, bytes]:
         """Send a GET and give status and body."""
+        self.ask(path, key)
+        return self.answer()
+
+    def ask(self, path: str, key: str) -> None:
+        """Send a GET."""
         self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
+
+    def answer(self) -> tuple[int, bytes]:
+        """Give status and body of the next answer."""
         head, content = b"", b""
         while b"\r\n\r\n" not in content:
             content += self._block()
@@ -44,6 +52,24 @@ class Connection:
             parts.append(self._block())
             have += len(parts[-1])
         return int(head[9:12]), b"".join(parts)
+
+    def post(self, body: bytes) -> None:
+        """Post a body and wait for the answer."""
+        head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._socket.sendall(head.encode() + body)
+        self._block()
+
+    def download(self, path: str) -> int:
+        """Get a file and let go of it; gives its size."""
+        self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        content = b""
+        while b"\r\n\r\n" not in content:
+            content += self._block()
+        head, _, body = content.partition(b"\r\n\r\n")
+        size, have = int(re.search(rb"(?i)content-length: ([0-9]+)", head)[1]), len(body)
+        while have < size:
+            have += len(self._block())
+        return size
 
     def _block(self) -> bytes:
         block = self._socket.recv(262_144)

@@ -1,16 +1,19 @@
-"""The same page of events from the same rows: a bare server, and FastAPI with pydantic models.
+"""What the service is measured beside; a page of events from the same rows: a bare server, and FastAPI with pydantic.
 
 Neither knows keys, limits, subscriptions or logs; both are given more than the service has.
 """
 
 import asyncio
 import json
+import os
 import re
+import socket
 import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
+PART = "ds_bench/versions/1/1/snapshot/part-0000.parquet"
 PAGE = "SELECT number, body FROM events WHERE subscription_id = ? AND number > ? ORDER BY number LIMIT 100"
 ASKED = re.compile(rb"GET /v1/feeds/subscriptions/(sub_[a-z0-9]+)/events\?cursor=evt_([0-9]{12}) ")
 
@@ -76,5 +79,38 @@ def fastapi(home: str, port: str) -> None:
     uvicorn.run(api, host="127.0.0.1", port=int(port), log_level="error")
 
 
+def sendfile(home: str, port: str) -> None:
+    """Send a part to whoever asks for anything, with nothing but sendfile."""
+    with socket.create_server(("127.0.0.1", int(port))) as listener, Path(home, "files", PART).open("rb") as part:
+        size = os.fstat(part.fileno()).st_size
+        while True:
+            connection, _ = listener.accept()
+            while connection.recv(65_536):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+                connection.sendfile(part, 0)
+
+
+def sink(_home: str, port: str) -> None:
+    """Take every POST of a small body."""
+    import uvloop
+
+    class Taken(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport, self.data = transport, b""
+
+        def data_received(self, data: bytes) -> None:
+            self.data += data
+            head, end, body = self.data.partition(b"\r\n\r\n")
+            if end and len(body) >= int(re.search(rb"(?i)content-length: ([0-9]+)", head)[1]):
+                self.data = b""
+                self.transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    async def serve() -> None:
+        server = await asyncio.get_running_loop().create_server(Taken, "127.0.0.1", int(port), backlog=1_000)
+        await server.serve_forever()
+
+    uvloop.run(serve())
+
+
 if __name__ == "__main__":
-    {"bare": bare, "fastapi": fastapi}[sys.argv[1]](*sys.argv[2:])
+    {"bare": bare, "fastapi": fastapi, "sendfile": sendfile, "sink": sink}[sys.argv[1]](*sys.argv[2:])

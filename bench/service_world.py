@@ -1,18 +1,22 @@
-"""What the service's bench serves: 500 datasets with versions and files, 50 subscriptions, 200,000 events."""
+"""What the benches of the service serve: 500 datasets, 50 subscriptions, 200,000 events; and for each other job."""
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 from bench.jobs import publisher
+from bench.service_peers import PART
 from ploti_server.domain.datasets import Dataset, SourceSpec, Topic
 from ploti_server.domain.events import released
 from ploti_server.domain.places import place_named
 from ploti_server.domain.schema import Column, Schema
 from ploti_server.domain.subscriptions import Selection
 from ploti_server.domain.versions import Counts, StoredFile, Version, VersionStatus
+from ploti_server.domain.webhooks import WebhookRequest
 from ploti_server.pipeline.subscriptions import create_subscription
+from ploti_server.pipeline.webhooks import create_webhook
 from ploti_server.pipeline.workspaces import create_key, create_workspace
 from ploti_server.ports import Ports, Records
 
@@ -29,6 +33,7 @@ PATHS = ("snapshot/part-0000.parquet", "changes/part-0000.parquet", "schema.json
 KEPT_VERSIONS = 2
 HELD = KEPT_VERSIONS + 1
 EVENTS_AT_ONCE = 500
+WEBHOOKS = 4
 
 
 def fill(home: Path, datasets: int, subscriptions: int, events: int) -> None:
@@ -49,6 +54,56 @@ def fill(home: Path, datasets: int, subscriptions: int, events: int) -> None:
     ports.store.close()
 
 
+def fill_many(home: Path, datasets: int) -> None:
+    """Fill a home folder with a subscription to many datasets of one version; notes key and id in `access.json`."""
+    ports = publisher(str(home))
+    with ports.store.write() as records:
+        records.catalog.put_topics(TOPICS)
+        for number in range(datasets):
+            dataset = _dataset(number, f"ds_{number:04d}_fl_records")
+            records.catalog.put_dataset(dataset)
+            version = _version(ports, dataset.id, 1)
+            records.versions.put(
+                replace(version, files=tuple(_file(ports, version, path, put=path == PATHS[0]) for path in PATHS))
+            )
+    workspace = create_workspace(ports, "bench", ["fl-counties"], None)
+    subscription = create_subscription(ports, workspace, Selection("bench", ("fl-counties",), (), ()))
+    key = create_key(ports, "bench", "reader", "admin").text
+    (home / "access.json").write_text(json.dumps({"key": key, "subscription": subscription.id}))
+    ports.store.close()
+
+
+def fill_part(home: Path, size: int) -> None:
+    """Put one large part of random bytes."""
+    ports = publisher(str(home))
+    ports.files.put_bytes(PART, os.urandom(size))
+    ports.store.close()
+
+
+def fill_for_webhooks(home: Path, url: str, deliveries: int) -> int:
+    """Fill a home folder with deliveries to four webhooks that are due; gives how many."""
+    ports = publisher(str(home), webhooks_allow_loopback="true")
+    ids = [f"ds_{number:04d}_fl_records" for number in range(100)]
+    with ports.store.write() as records:
+        records.catalog.put_topics(TOPICS)
+        for number, dataset_id in enumerate(ids):
+            records.catalog.put_dataset(_dataset(number, dataset_id))
+            records.versions.put(_version(ports, dataset_id, 1))
+    workspace = create_workspace(ports, "bench", ["fl-counties"], None)
+    create_key(ports, "bench", "reader", "admin")
+    subscription = create_subscription(ports, workspace, Selection("bench", ("fl-county-lee",), (), ())).id
+    for _ in range(WEBHOOKS):
+        create_webhook(ports, workspace.id, "reader", WebhookRequest(url, subscription, None))
+    with ports.store.write() as records:
+        logged = [event for one in ids for event in released(_current(records, one))]
+        records.events.append(
+            subscription, [logged[n % len(logged)] for n in range(deliveries // WEBHOOKS)], ports.clock.now()
+        )
+        waiting = records.deliveries.backlog(ports.clock.now()).waiting
+    ports.store.close()
+    return waiting
+
+
 def _dataset(number: int, dataset_id: str) -> Dataset:
     place = place_named(f"fl-county-{COUNTIES[number % len(COUNTIES)]}")
     if place is None:
@@ -61,19 +116,23 @@ def _dataset(number: int, dataset_id: str) -> Dataset:
 
 
 def _put_versions(ports: Ports, dataset_id: str) -> None:
-    now = ports.clock.now()
     for number in range(1, HELD + 1):
-        version = Version(
-            dataset_id, number, 1, VersionStatus.RELEASED, 1, schema=SCHEMA, row_count=184_220, built_at=now,
-            released_at=now, fetched_at=now, base=number - 1 or None, previous_version=number - 1 or None,
-            counts=Counts(212, 38, 3) if number > 1 else None,
-            resync_reason=None if number > 1 else "first_version",
-        )  # fmt: skip
+        version = _version(ports, dataset_id, number)
         if number == HELD:
             version = replace(version, status=VersionStatus.HELD, released_at=None, reasons=("data_check",))
         files = tuple(_file(ports, version, path, put=number == KEPT_VERSIONS) for path in PATHS)
         with ports.store.write() as records:
             records.versions.put(replace(version, files=files))
+
+
+def _version(ports: Ports, dataset_id: str, number: int) -> Version:
+    now = ports.clock.now()
+    return Version(
+        dataset_id, number, 1, VersionStatus.RELEASED, 1, schema=SCHEMA, row_count=184_220, built_at=now,
+        released_at=now, fetched_at=now, base=number - 1 or None, previous_version=number - 1 or None,
+        counts=Counts(212, 38, 3) if number > 1 else None,
+        resync_reason=None if number > 1 else "first_version",
+    )  # fmt: skip
 
 
 def _file(ports: Ports, version: Version, path: str, *, put: bool) -> StoredFile:
