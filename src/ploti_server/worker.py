@@ -19,7 +19,7 @@ from ploti_server.pipeline.membership import bring_all_up_to_date
 from ploti_server.pipeline.notice import notice_stale
 from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.release import LeaseLost
-from ploti_server.pipeline.restore import restore_current
+from ploti_server.pipeline.restore import restore_before_build, restore_current
 from ploti_server.pipeline.schedule import queue_due
 from ploti_server.pipeline.tell import queue_notice, tell_operator
 from ploti_server.ports import Ports
@@ -57,6 +57,7 @@ def work_one(ports: Ports, owner: str, check_id: int | None = None) -> Check | N
         return None
     try:
         with _beating(ports, check, owner):
+            restore_before_build(ports, check.dataset_id)
             return build(ports, check)
     except LeaseLost:
         raise

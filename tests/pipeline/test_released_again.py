@@ -10,6 +10,7 @@ from ploti_server.pipeline.act import release_again
 from ploti_server.pipeline.check import GivenState, take_state
 from ploti_server.pipeline.release import ReleaseRefused
 
+SNAPSHOT = "snapshot/part-0000.parquet"
 FIRST = table(range(40))
 SECOND = table(range(41)).replace("\n7,x7\n", "\n70,x7\n")
 THIRD = table(range(1, 42)).replace("\n7,x7\n", "\n70,edited\n")
@@ -247,6 +248,23 @@ def test_when_none_of_the_kept_records_can_be_compared_the_version_is_held(tmp_p
     assert done.outcome == "held"
     assert "none_compared" in {hold["rule"] for hold in done.facts["holds"]}
     assert publisher.version(done.version).reasons[-1] == "processing"
+
+
+def test_a_version_after_one_whose_snapshot_cannot_be_had_any_more_is_a_reload(publisher):
+    for path in (*publisher.ports.files.paths(f"{DATASET}/states/"), f"{publisher.version(2).folder}/{SNAPSHOT}"):
+        publisher.ports.files.remove(path)
+    assert publisher.outcome(SECOND + "41,x41\n") == ("held", 3)
+    assert publisher.version(3).reasons == ("processing",)
+    publisher.release()
+    version = publisher.version(3)
+    assert (version.previous_version, version.resync_reason) == (2, "previous_unavailable")
+    assert version.files_of("changes") == ()
+
+
+def test_a_lost_snapshot_is_made_again_before_the_next_version_is_matched_with_it(publisher):
+    publisher.ports.files.remove(f"{publisher.version(2).folder}/{SNAPSHOT}")
+    assert publisher.outcome(THIRD) == ("released", 3)
+    assert (publisher.version(2).attempt, publisher.version(3).resync_reason) == (2, None)
 
 
 @pytest.mark.parametrize(

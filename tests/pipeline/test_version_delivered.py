@@ -65,7 +65,12 @@ def told(tmp_path_factory):
     publisher = Publisher(folder, key=("permit",), place="fl-county-orange", source=SourceSpec("file", URL))
     publisher.ports = replace(publisher.ports, agent=FakeAgent(same_owner))
     assert publisher.outcome(FIRST) == ("released", 1)
-    assert publisher.outcome(SECOND) == ("released", 2)
+    later = publisher.clock.advance(hours=1)
+    publisher.clock.advance(minutes=20)
+    (folder / "second.csv").write_text(SECOND)
+    assert publisher.work([take_state(publisher.ports, DATASET, GivenState(folder / "second.csv", later))]) == [
+        ("released", 2)
+    ]
     publisher.same = publisher.outcome(SECOND)
     assert publisher.replace_ids() == [("released", 3)]
     return publisher

@@ -134,7 +134,7 @@ def _risen(facts: Facts, limits: ReviewLimits, rule: str, limit: float, *, geome
 
 
 def none_compared(facts: Facts, _: ReviewLimits) -> Iterator[Hold]:
-    """Records were kept of a version that was released again, but none could be compared (page 001)."""
+    """A version was released again, or is not kept, and none of its records could be compared (page 001)."""
     if facts.none_compared and facts.rows and facts.previous_rows:
         yield Hold("processing", "none_compared", facts.previous_rows, 0)
 

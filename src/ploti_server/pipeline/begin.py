@@ -6,7 +6,7 @@ from ploti_server.domain.checks import STAFF_ACTS, Check, CheckKind
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.versions import Version, VersionStatus
-from ploti_server.pipeline.follow import last_sent, sent_versions
+from ploti_server.pipeline.follow import is_kept, last_sent, sent_versions
 from ploti_server.ports import Ports, Records
 
 _UNFINISHED = (VersionStatus.BUILDING, VersionStatus.WAITING)
@@ -18,7 +18,7 @@ class Gathered:
     """What the store knows when a build starts.
 
     `base` is the version that the new one follows, `check` the check with the state to read. `moot` says why nothing is
-    to be built.
+    to be built. `is_base_kept` tells whether the files of the base are there to match with.
     """
 
     dataset: Dataset
@@ -27,12 +27,13 @@ class Gathered:
     base: Version | None
     schema_origin: Version | None
     ledger: tuple[str, ...]
+    is_base_kept: bool
     moot: str | None = None
 
     @property
     def is_base_gone(self) -> bool:
-        """Whether the version to follow was released again: the next one sent is a resync (page 001)."""
-        return self.base is not None and self.base.status is VersionStatus.RELEASED_AGAIN
+        """Whether the version to follow was released again, or is not kept: the next one is a resync (page 001)."""
+        return self.base is not None and (self.base.status is VersionStatus.RELEASED_AGAIN or not self.is_base_kept)
 
     @property
     def is_asked_for(self) -> bool:
@@ -65,16 +66,17 @@ def begin(ports: Ports, check: Check) -> Gathered:
             definition=dataset,
         )
         records.versions.put(version)
-        return replace(gathered_for(records, check, version, dataset), moot=_moot(records, check, base))
+        return replace(gathered_for(ports, records, check, version, dataset), moot=_moot(records, check, base))
 
 
-def gathered_for(records: Records, check: Check, version: Version, dataset: Dataset) -> Gathered:
+def gathered_for(ports: Ports, records: Records, check: Check, version: Version, dataset: Dataset) -> Gathered:
     """Gather what a version is, or was, built from: the version that it follows, and the ledger up to there."""
     base = records.versions.get(dataset.id, version.base) if version.base is not None else None
     sent = [before for before in sent_versions(records, dataset.id) if before.number < version.number]
     same = (before for before in sent if base and before.schema_version == base.schema_version)
     ledger = tuple(f"{v.folder}/{f.path}" for v in sent for f in v.staff_files if f.path.startswith("ledger/"))
-    return Gathered(dataset, check, version, base, next(same, None), ledger)
+    kept = base is None or is_kept(ports, base)
+    return Gathered(dataset, check, version, base, next(same, None), ledger, is_base_kept=kept)
 
 
 def _with_state(records: Records, check: Check, base: Version | None) -> Check:

@@ -166,9 +166,9 @@ def read_gathered(
 
 
 def _basis(ports: Ports, gathered: Gathered) -> Basis | None:
-    """Give what is kept of the version to follow; None where it was released again and nothing of it is left."""
+    """Give what is kept of the version to follow; None where there is none, or nothing of it is left."""
     base = gathered.base
-    if base is None or (gathered.is_base_gone and not _is_kept(ports, base)):
+    if base is None or not gathered.is_base_kept:
         return None
     manifest = json.loads(b"".join(ports.files.read(f"{base.folder}/manifest.json")))
     return Basis(
@@ -180,11 +180,6 @@ def _basis(ports: Ports, gathered: Gathered) -> Basis | None:
         nulls=base.facts["nulls"],
         digest=Digest.from_wire(manifest["digest"]),
     )
-
-
-def _is_kept(ports: Ports, base: Version) -> bool:
-    needed = (*base.files_of("snapshot"), *base.files_of("manifest"))
-    return all(ports.files.stat(f"{base.folder}/{file.path}") is not None for file in needed)
 
 
 def _schema_change(base: Version | None, state: StateRead) -> SchemaChange | None:

@@ -1,7 +1,7 @@
 """Finds the version that a dataset's next one follows, and the versions that were ever sent (D5.2)."""
 
 from ploti_server.domain.versions import Version, VersionStatus
-from ploti_server.ports import Records
+from ploti_server.ports import Ports, Records
 
 SENT = (VersionStatus.RELEASED, VersionStatus.RELEASED_AGAIN)
 
@@ -20,3 +20,9 @@ def last_sent(records: Records, dataset_id: str) -> Version | None:
     current = records.versions.current(dataset_id)
     sent = [version for version in (current, *again) if version is not None and version.released_at is not None]
     return max(sent, key=lambda version: version.number, default=None)
+
+
+def is_kept(ports: Ports, version: Version) -> bool:
+    """Tell whether the files of a version that others are matched with are there."""
+    needed = (*version.files_of("snapshot"), *version.files_of("manifest"))
+    return all(ports.files.stat(f"{version.folder}/{file.path}") is not None for file in needed)

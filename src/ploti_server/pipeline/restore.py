@@ -5,6 +5,7 @@ Until then the version answers `410`, and manifests say `rebuilding`. What canno
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -41,6 +42,17 @@ def restore_current(ports: Ports, *, deep: bool = False) -> Restored:
     """
     with ports.store.read() as records:
         versions = [records.versions.current(dataset.id) for dataset in records.catalog.datasets()]
+    return _restored(ports, versions, deep)
+
+
+def restore_before_build(ports: Ports, dataset_id: str) -> Restored:
+    """Make lost files of a dataset's current version again, as the next version is matched with them."""
+    with ports.store.read() as records:
+        current = records.versions.current(dataset_id)
+    return _restored(ports, [current], deep=False)
+
+
+def _restored(ports: Ports, versions: Iterable[Version | None], deep: bool) -> Restored:
     restored: list[Version] = []
     failed: list[str] = []
     for version in versions:
@@ -90,7 +102,10 @@ def restore(ports: Ports, version: Version) -> Version:
         if isinstance(matched, Waiting):
             raise _failed(named, "its judgements are not kept")
         if fingerprint_of(state, matched.digest, attachments) != version.fingerprint:
-            raise _failed(named, "its records come out otherwise than they were")
+            known = gathered.is_base_kept
+            raise _failed(
+                named, f"{'its records come out otherwise' if known else 'the version before it is lost too'}"
+            )
         built = to_write(gathered, gathered.version, state, matched, attachments)
         made = write_version(ports, tables, built, folder)
     ports.reach("restore.files_stored")
@@ -109,7 +124,7 @@ def _gathered(ports: Ports, version: Version, named: str) -> tuple[Gathered, Jud
         if check is None or dataset is None:
             raise _failed(named, "its check is not kept")
         again = replace(version, attempt=free_attempt(ports, version))
-        gathered = gathered_for(records, check, again, dataset)
+        gathered = gathered_for(ports, records, check, again, dataset)
     given = [Judgement(g.pair_id, g.same, g.confidence, g.explanation) for g in ask.decided] if ask else []
     return gathered, lambda pairs, evidence: given  # noqa: ARG005  # what was judged then, whoever judges now
 

@@ -11,7 +11,7 @@ from ploti_server.domain.replacements import ReplacementRefused
 from ploti_server.domain.versions import Version
 from ploti_server.pipeline.ask import ask
 from ploti_server.pipeline.find import NO_SCORE, Found, Search
-from ploti_server.pipeline.follow import sent_versions
+from ploti_server.pipeline.follow import is_kept, sent_versions
 from ploti_server.pipeline.trace import current_ids, open_ledger
 from ploti_server.ports import Judgement, Pair, Ports, Tables, Unanswered
 from ploti_server.rows import late, match
@@ -44,14 +44,9 @@ def revisit(ports: Ports, dataset_id: str) -> tuple[Find, ...]:
     finds: list[Find] = []
     for version in sent:
         base = numbered.get(version.base or 0)
-        if base is not None and all(_is_kept(ports, one) for one in (base, version)):
+        if base is not None and all(is_kept(ports, one) for one in (base, version)):
             finds += _found_in(ports, dataset, sent, base, version)
     return tuple(finds)
-
-
-def _is_kept(ports: Ports, version: Version) -> bool:
-    parts = version.files_of("snapshot")
-    return all(ports.files.stat(f"{version.folder}/{part.path}") is not None for part in parts)
 
 
 def _found_in(ports: Ports, dataset: Dataset, sent: tuple[Version, ...], base: Version, version: Version) -> list[Find]:
