@@ -128,7 +128,13 @@ def test_a_hold_is_followed_by_command(case, home, capsys):
     (listed,) = [row for row in run("holds", "list", "--json")[1] if row["dataset"] == dataset]
     assert (listed["version"], listed["reason"], listed["current"]) == (2, case.reason, 1)
     _check_shown(case, *run("holds", "show", dataset, "--json"), run("holds", "show", dataset)[1])
+    if case.name == "fewer":
+        assert (
+            f"the same as version 2, which is held; see `ploti-server holds show {dataset}`" in run("check", dataset)[1]
+        )
     assert run("holds", case.end, dataset, "--note", "seen")[0] == 0
+    if case.end == "discard":
+        assert "the same as version 2, which was discarded" in run("check", dataset)[1]
     told = sorted(run("holds", "told", dataset, "--json")[1], key=lambda row: row["event"])
     told = [(row["type"].removeprefix("feed.dataset."), row["version"], row["reason"]) for row in told]
     assert told[:3] == [("added", None, None), ("resync_required", 1, "first_version"), ("delayed", 1, case.reason)]

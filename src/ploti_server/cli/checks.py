@@ -162,4 +162,14 @@ def check_line(done: Check, given: GivenState | None) -> str:
         case None:
             return f"{named}waiting: {BEHIND}"
         case _:
-            return f"{named}{done.outcome}{f': {done.reason}' if done.reason else ''}"
+            why = done.reason or _same_as(done)
+            return f"{named}{done.outcome}{f': {why}' if why else ''}"
+
+
+def _same_as(done: Check) -> str | None:
+    """Tell which version that was never sent a state would only build again (D5.1)."""
+    if "open" not in done.facts:
+        return None
+    number, status = done.facts["open"]["version"], done.facts["open"]["status"]
+    see = f"see `ploti-server holds show {done.dataset_id}`" if status == "held" else "a state that differs is built"
+    return f"the same as version {number}, which {'is' if status == 'held' else 'was'} {status}; {see}"
