@@ -78,9 +78,12 @@ def test_an_update_on_any_other_version_reads_the_current_one_and_loads_its_snap
     assert len(reader.values()) == 12
 
 
-@pytest.mark.parametrize("gone", ["pruned", "released_again"])
-def test_a_version_that_answers_410_is_a_reload(reader, gone):
-    reader.feed.update(A, put=permits(40))
+@pytest.mark.parametrize(("sent", "gone"), [("changes", "pruned"), ("reload", "released_again")])
+def test_a_version_that_answers_410_is_a_reload(reader, sent, gone):
+    if sent == "changes":
+        reader.feed.update(A, put=permits(40))
+    else:
+        reader.feed.reload(A, permits(*range(9)), "previous_unavailable")
     reader.feed.reload(A, permits(*range(5)), "previous_unavailable")
     reader.feed.api.state.subscriptions[SUBSCRIPTION].events.pop()
     reader.feed.api.keep(A, 2, gone)
