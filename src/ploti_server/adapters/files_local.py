@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EXDEV
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from secrets import token_hex
 from stat import S_ISREG
@@ -60,7 +60,7 @@ class LocalFiles:
     """`Files` in a folder. Threads and processes may share it."""
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
-        self._root = root
+        self._root, self._name = root, str(root)
         self._disk = disk or Disk()
         for folder in (root, root / _INCOMING):
             folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class LocalFiles:
     def stat(self, path: str) -> FileStat | None:
         """Tell a file's size; None where there is none."""
         try:
-            found = self._file(path).stat()
+            found = os.stat("/".join((self._name, *segments(path))))
         except (FileNotFoundError, NotADirectoryError):
             return None
         return FileStat(found.st_size) if S_ISREG(found.st_mode) else None
@@ -207,6 +207,7 @@ class LocalFiles:
         return True
 
 
+@lru_cache(maxsize=16_384)
 def segments(path: str) -> tuple[str, ...]:
     """Split a stored path; raises `ValueError` for one that could leave the store, hide, or not be named on a disk."""
     split = tuple(path.split("/"))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from starlette.requests import Request
 
@@ -46,7 +47,7 @@ class Links:
     base: str
     expires: datetime
 
-    @property
+    @cached_property
     def expires_at(self) -> str:
         """The moment of expiry in wire form."""
         return wire_time(self.expires)

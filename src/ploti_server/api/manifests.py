@@ -131,10 +131,10 @@ def _first_page(context: Context, caller: Caller, asked: _Asked, plan: PlanTopic
 def _entries_now(records: Records, subscription: Subscription, limit: int | None) -> list[_Entry]:
     held = records.subscriptions.joined(subscription.id)
     listed = held if limit is None else held[: limit + 1]
-    standings = standings_of(records, listed)
+    standings, known = standings_of(records, listed), {each.id: each for each in records.catalog.datasets()}
     entries: list[_Entry] = []
     for dataset_id in listed:
-        dataset = records.catalog.dataset(dataset_id)
+        dataset = known.get(dataset_id)
         if dataset is None:
             raise LookupError(f"{subscription.id} holds {dataset_id}, which is in no catalog")
         standing = standings[dataset_id]

@@ -61,8 +61,8 @@ def reason_of_leaving(subscription: Subscription, dataset: Dataset | None, acces
 
 def moves(subscription: Subscription, held: Collection[str], datasets: Iterable[Dataset], access: Access) -> Moves:
     """Decide who joins and who leaves a subscription, given the ids it holds and every dataset of the catalog."""
-    known = {dataset.id: dataset for dataset in datasets}
-    joining = [d.id for d in known.values() if d.id not in held and covers(subscription, d, access)]
+    known, has_joined = {dataset.id: dataset for dataset in datasets}, set(held)
+    joining = [d.id for d in known.values() if d.id not in has_joined and covers(subscription, d, access)]
     found = [(i, reason_of_leaving(subscription, known.get(i), access)) for i in sorted(held)]
     leaving = [Leaving(dataset_id, reason) for dataset_id, reason in found if reason is not None]
     return Moves(tuple(sorted(joining)), tuple(leaving))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from ploti.contract.events import HoldReason, ResyncReason
@@ -14,6 +15,8 @@ ExpiringKind = Literal["changes", "snapshot"]
 """What of a version goes past retention; backfill goes with the changes, attachments with the snapshot."""
 
 
+_ALONE: Final = {"schema.json": "schema", "manifest.json": "manifest"}
+"""Files that are the only one of their kind."""
 ATTACHMENTS_FILE: Final = "attachments.json"
 """Which attachments a version has and where their bytes lie, beside the version's files; for the server alone."""
 
@@ -102,8 +105,15 @@ class Version:
 
     def files_of(self, kind: FileKind) -> tuple[StoredFile, ...]:
         """The subscriber's files of one kind, in order of part number."""
-        alone = {"schema": "schema.json", "manifest": "manifest.json"}.get(kind)
-        return tuple(f for f in self.files if f.path == alone or f.path.startswith(f"{kind}/"))
+        return self._by_kind.get(kind, ())
+
+    @cached_property
+    def _by_kind(self) -> dict[str, tuple[StoredFile, ...]]:
+        found: dict[str, list[StoredFile]] = {}
+        for file in self.files:
+            folder, slash, _ = file.path.partition("/")
+            found.setdefault(folder if slash else _ALONE.get(file.path, ""), []).append(file)
+        return {kind: tuple(files) for kind, files in found.items()}
 
 
 def versions_prefix(dataset_id: str) -> str:
