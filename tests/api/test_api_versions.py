@@ -121,6 +121,10 @@ class TestList:
         error = chain.get(f"{PATH}?{query}").json()["error"]
         assert (error["code"], error["field"]) == ("invalid_input", query.partition("=")[0])
 
+    def test_a_number_that_is_too_long_is_told_so(self, chain):
+        error = chain.get(f"{PATH}?after=12345678901234567890").json()["error"]
+        assert error["message"] == "'after': has to be a whole number in plain digits, 15 at most."
+
     def test_listing_needs_no_subscription(self, chain):
         assert numbers(chain.get(PATH)) == [2, 3, 5, 8]
         assert chain.get(f"{PATH}/8").json()["error"]["code"] == "not_subscribed"

@@ -145,7 +145,7 @@ def read_names(sent: Any, member: str, most: int, longest: int) -> list[str]:
 
 def _plain_number(value: Any) -> Any:
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
-        raise ValueError("has to be a whole number in plain digits")
+        raise ValueError("has to be a whole number in plain digits, 15 at most")
     return value
 
 
