@@ -10,9 +10,9 @@ from typing import Final
 from ploti.contract.digest import Digest, float_bits, record_hash
 from ploti.contract.files import RECORD_ID
 from ploti.contract.values import ColumnType
-from ploti.sync.targets._geopackage_shape import Stored
 from ploti.sync.targets._geopackage_shapes import wkb_of
 from ploti.sync.targets._parts import literal, quoted
+from ploti.sync.targets._stored import Stored
 
 _MICROSECONDS: Final = "CAST(substr(rtrim(substr({0}, 21), 'Z') || '000000', 1, 6) AS INTEGER)"
 _TEXT: Final[dict[ColumnType, str]] = {

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import duckdb
 
-from ploti.contract.files import CHANGE, ENVELOPE, GEOMETRY, OP, RECORD_ID
+from ploti.contract.files import ENVELOPE, GEOMETRY, OP, RECORD_ID
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepRefused
 from ploti.sync.targets._geopackage_file import rows_of, run
-from ploti.sync.targets._geopackage_shape import FINE, KEY, Stored
+from ploti.sync.targets._geopackage_shape import FINE, KEY
 from ploti.sync.targets._geopackage_shapes import packed
 from ploti.sync.targets._parts import (
     ID_LIKE,
@@ -30,14 +30,13 @@ from ploti.sync.targets._parts import (
     parts_source,
     quoted,
 )
+from ploti.sync.targets._stored import Stored
 
 Reader = duckdb.DuckDBPyConnection
 _BATCH_ROWS: Final = 5_000
 _ID: Final = quoted(RECORD_ID)
 _PAIRS: Final = "_ploti_pairs"
 _OLD: Final = "_ploti_old"
-MARKS: Final = (Stored(OP, "string", OP, "TEXT"), Stored(CHANGE, "string", CHANGE, "TEXT"))
-"""Columns of a changes part that say what to do with a row."""
 
 
 def fine_columns(reader: Reader, delivery: Delivery, columns: Sequence[Stored]) -> frozenset[str]:
@@ -45,12 +44,12 @@ def fine_columns(reader: Reader, delivery: Delivery, columns: Sequence[Stored]) 
     fine: set[str] = set()
     for paths in (delivery.snapshot, delivery.changes, delivery.backfill):
         here = file_columns(reader, paths) if paths else []
-        names = [each.name for each in columns if each.type == "timestamp" and each.name in here]
-        if not names:
+        times = [each for each in columns if each.type == "timestamp" and each.name in here]
+        if not times:
             continue
-        parts = ", ".join(f"coalesce(bool_or(epoch_us({quoted(name)}) % 1000 <> 0), false)" for name in names)
+        parts = ", ".join(f"coalesce(bool_or(epoch_us({quoted(each.name)}) % 1000 <> 0), false)" for each in times)
         found = reader.execute(f"SELECT {parts} FROM {parts_source(paths)}").fetchall()[0]
-        fine.update(name for name, is_fine in zip(names, found, strict=True) if is_fine)
+        fine.update(each.column for each, is_fine in zip(times, found, strict=True) if is_fine)
     return frozenset(fine)
 
 
@@ -276,29 +275,6 @@ def _users_columns(db: sqlite3.Connection, replaced: IdsReplaced) -> tuple[tuple
         if not rows_of(db, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column)):
             raise no_column(table, column)
     return replaced.columns
-
-
-def check_marks(db: sqlite3.Connection, staging: str) -> tuple[int, int, int]:
-    """Check what a changes part says of its rows; gives added, changed and removed."""
-    op, change = quoted(OP), quoted(CHANGE)
-    unknown, added, changed, removed = rows_of(
-        db,
-        f"SELECT count(*) FILTER (WHERE {op} IS NULL OR {op} NOT IN ('upsert', 'delete')), "
-        f"count(*) FILTER (WHERE {change} = 'added'), count(*) FILTER (WHERE {change} = 'changed'), "
-        f"count(*) FILTER (WHERE {op} = 'delete') FROM {staging}",
-    )[0]
-    if unknown:
-        raise StepRefused(f"the changes file has {unknown} rows that are neither upsert nor delete")
-    return added, changed, removed
-
-
-def backfill_columns(reader: Reader, paths: Sequence[Path], columns: Sequence[Stored]) -> list[Stored]:
-    """Give the record id and the columns that a backfill brings; nothing where it brings none."""
-    if not paths:
-        return []
-    names = file_columns(reader, paths)
-    brought = [each for each in columns if each.name in names and each.name not in ENVELOPE]
-    return [next(each for each in columns if each.name == RECORD_ID), *brought] if brought else []
 
 
 def fill(db: sqlite3.Connection, table: str, staging: str, brought: Sequence[Stored]) -> None:

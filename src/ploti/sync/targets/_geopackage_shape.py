@@ -7,74 +7,33 @@ import re
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
-from ploti.contract.files import ENVELOPE, GEOMETRY, RECORD_ID
+from ploti.contract.files import GEOMETRY, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import StepBlocked
 from ploti.sync.targets._geopackage_file import rows_of
 from ploti.sync.targets._geopackage_layout import index_of
 from ploti.sync.targets._parts import quoted
+from ploti.sync.targets._stored import Shape, Stored, stored_columns
 
 KEY: Final = "fid"
 FINE: Final = "TEXT"
 """Type of a timestamp column with parts of a millisecond, which a GeoPackage's DATETIME cannot have (D11.9)."""
-_KINDS: Final = frozenset({"Point", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection"})
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A column as the table has it: the feed's name and type, the table's name and SQLite's type."""
-
-    name: str
-    type: ColumnType
-    column: str
-    sql: str
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A table as it is: its columns with their declared types, in order; a user may have added some."""
-
-    table: str
-    columns: Mapping[str, str]
-    keyed: bool
-
-    def widens_to(self, wanted: Sequence[Stored], delivered: Collection[str]) -> bool:
-        """Tell whether adding columns is all that a new schema asks for; `delivered` are the columns sent before."""
-        kept = all(self.columns.get(each.column, each.sql) == each.sql for each in wanted)
-        here = all(each.column in self.columns for each in wanted if each.column in delivered)
-        return kept and here and set(delivered) <= {each.column for each in wanted}
 
 
 def columns_of(schema: Schema, shape: Shape | None = None, fine: Collection[str] = ()) -> tuple[Stored, ...]:
-    """Give the columns of a dataset's table: the envelope, then the dataset's own.
+    """Give the columns of a dataset's table; timestamp columns in `fine`, or stored so already, are text."""
 
-    Timestamp columns in `fine`, or stored so already, are text.
-    """
-    listed: list[tuple[str, ColumnType, str]] = [(name, type_, "") for name, type_ in ENVELOPE.items()]
-    listed += [(each["name"], each["type"], each.get("geometryType") or "") for each in schema["columns"]]
-    names = {name.casefold() for name, _, _ in listed}
-    columns = []
-    for name, type_, kind in listed:
-        column, sql = _stored_name(name, names), STORAGE_TYPES[type_].sqlite
+    def sql_of(column: str, type_: ColumnType, kind: str) -> str:
         if type_ == "geometry":
-            sql = (kind if kind in _KINDS else "Geometry").upper()
-        elif type_ == "timestamp" and (name in fine or (shape is not None and shape.columns.get(column) == FINE)):
-            sql = FINE
-        columns.append(Stored(name, type_, column, sql))
-    return tuple(columns)
+            return kind.upper()
+        if type_ == "timestamp" and (column in fine or (shape is not None and shape.columns.get(column) == FINE)):
+            return FINE
+        return STORAGE_TYPES[type_].sqlite
 
-
-def _stored_name(name: str, names: Collection[str]) -> str:
-    """Give the name in the table: a column called like the table's own key gets a `_` after it."""
-    if name.casefold() != KEY:
-        return name
-    while name.casefold() in names:
-        name += "_"
-    return name
+    return stored_columns(schema, {KEY}, sql_of)
 
 
 def shape_of(db: sqlite3.Connection, table: str) -> Shape | None:

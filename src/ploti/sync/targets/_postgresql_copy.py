@@ -13,13 +13,13 @@ import adbc_driver_manager as adbc
 import adbc_driver_postgresql
 import duckdb
 
-from ploti.contract.files import CHANGE, OP, RECORD_ID
+from ploti.contract.files import RECORD_ID
 from ploti.contract.values import STORAGE_TYPES
 from ploti.sync.target import StepRefused, TargetUnusable
 from ploti.sync.targets._parts import file_columns, parts_source
 from ploti.sync.targets._postgresql_json import ODD, stored_json
 from ploti.sync.targets._postgresql_session import Session, first_line, literal, quoted
-from ploti.sync.targets._postgresql_shape import Stored
+from ploti.sync.targets._stored import Stored
 
 _SLICE_BYTES: Final = 16 * 1024 * 1024
 _SLICE_ROWS_LEAST: Final = 1_000
@@ -28,8 +28,6 @@ _JSONB_FORMAT: Final = "chr(1)"
 """The byte ahead of a text that makes it the binary form of a `jsonb`."""
 _SERVER_IN_TROUBLE: Final = ("53", "57P", "58")
 _ROW_NUMBER: Final = "file_row_number"
-MARKS: Final = (Stored(OP, "string", OP, "text"), Stored(CHANGE, "string", CHANGE, "text"))
-"""Columns of a changes part that say what to do with a row."""
 
 
 def copy_parts(

@@ -10,7 +10,7 @@ from ploti.contract.digest import Digest, record_hash
 from ploti.contract.files import RECORD_ID
 from ploti.sync.targets._postgresql_json import canonical_json
 from ploti.sync.targets._postgresql_session import Session, literal, quoted
-from ploti.sync.targets._postgresql_shape import Stored
+from ploti.sync.targets._stored import Stored
 
 _FINITE: Final = "{0} NOT IN ('NaN', 'Infinity', '-Infinity')"
 _TEXT: Final = {

@@ -13,12 +13,11 @@ from typing import Any, Final
 
 from psycopg import errors
 
-from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID, SRID
+from ploti.contract.files import ENVELOPE, OP, RECORD_ID, SRID
 from ploti.sync.target import IdsReplaced, Moved, StepRefused
 from ploti.sync.targets._parts import (
     ID_LIKE,
     check_file_columns,
-    file_columns,
     id_pairs,
     no_column,
     reading,
@@ -26,7 +25,8 @@ from ploti.sync.targets._parts import (
 from ploti.sync.targets._postgresql_copy import copy_parts
 from ploti.sync.targets._postgresql_json import stored_json
 from ploti.sync.targets._postgresql_session import Session, literal, quoted
-from ploti.sync.targets._postgresql_shape import Stored, fitted, index_shapes, make_table
+from ploti.sync.targets._postgresql_shape import exact, fitted, index_shapes, make_table
+from ploti.sync.targets._stored import Stored
 
 _ID: Final = quoted(RECORD_ID)
 _KEPT_BACK: Final = frozenset(ENVELOPE)
@@ -128,7 +128,8 @@ def merge(
 def _differs(columns: Sequence[Stored], compared: Collection[str] | None) -> str:
     counted = [each for each in columns if each.name not in _KEPT_BACK and (compared is None or each.name in compared)]
     pairs = [
-        f"t.{quoted(each.column)}{each.exact} IS DISTINCT FROM s.{quoted(each.column)}{each.exact}" for each in counted
+        f"t.{quoted(each.column)}{exact(each)} IS DISTINCT FROM s.{quoted(each.column)}{exact(each)}"
+        for each in counted
     ]
     return " OR ".join(pairs) or "false"
 
@@ -198,20 +199,6 @@ def _users_columns(session: Session, replaced: IdsReplaced) -> list[tuple[str, s
     return columns
 
 
-def check_marks(session: Session, staging: str) -> tuple[int, int, int]:
-    """Check what a changes part says of its rows; gives added, changed and removed."""
-    op, change = quoted(OP), quoted(CHANGE)
-    unknown, added, changed, removed = session.rows(
-        f"SELECT count(*) FILTER (WHERE {op} IS NULL OR {op} NOT IN ('upsert', 'delete')), "
-        f"count(*) FILTER (WHERE {change} = 'added'), count(*) FILTER (WHERE {change} = 'changed'), "
-        f"count(*) FILTER (WHERE {op} = 'delete') FROM {staging}"
-    )[0]
-    if unknown:
-        raise StepRefused(f"the changes file has {unknown} rows that are neither upsert nor delete")
-    check_ids(session, staging, "changes file")
-    return added, changed, removed
-
-
 def move(session: Session, table: str, staging: str, columns: Sequence[Stored]) -> None:
     """Delete what staged changes remove and insert or replace what they put."""
     name, op = session.table(table), quoted(OP)
@@ -232,16 +219,6 @@ def fill(session: Session, table: str, staging: str, brought: Sequence[Stored]) 
     session.run(f"UPDATE {session.table(table)} t SET {settings} FROM {staging} s WHERE s.{_ID} = t.{_ID}")
 
 
-def backfill_columns(paths: Sequence[Path], columns: Sequence[Stored]) -> list[Stored]:
-    """Give the record id and the columns that a backfill brings; nothing where it brings none."""
-    if not paths:
-        return []
-    with reading() as reader:
-        names = file_columns(reader, paths)
-    brought = [each for each in columns if each.name in names and each.name not in ENVELOPE]
-    return [next(each for each in columns if each.name == RECORD_ID), *brought] if brought else []
-
-
 def set_constants(session: Session, table: str, columns: Sequence[Stored], constants: Mapping[str, Any]) -> None:
     """Give single-valued columns their new value, in rows that have another; shapes come in base64 (D5.8)."""
     by_name = {each.name: each for each in columns}
@@ -252,7 +229,7 @@ def set_constants(session: Session, table: str, columns: Sequence[Stored], const
         new, held = _constant(session, column, value), quoted(column.column)
         session.run(
             f"UPDATE {session.table(table)} SET {held} = {new} "
-            f"WHERE {held}{column.exact} IS DISTINCT FROM ({new}){column.exact}"
+            f"WHERE {held}{exact(column)} IS DISTINCT FROM ({new}){exact(column)}"
         )
 
 

@@ -114,13 +114,17 @@ class Session:
     schema: str
     postgis: str | None
 
+    def execute(self, sql: str, values: Sequence[Any] | None = None, /) -> psycopg.Cursor:
+        """Run a statement. Without `values` a percent sign in it stands for itself."""
+        return self.db.execute(sql.encode(), values)
+
     def rows(self, query: str, values: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-        """Run a query and give its rows. Without `values` a percent sign in it stands for itself."""
-        return self.db.execute(query.encode(), values).fetchall()
+        """Run a query and give its rows."""
+        return self.execute(query, values).fetchall()
 
     def run(self, statement: str, values: Sequence[Any] | None = None) -> int:
         """Run a statement and give the number of rows that it touched."""
-        return self.db.execute(statement.encode(), values).rowcount
+        return self.execute(statement, values).rowcount
 
     def table(self, name: str) -> str:
         """Give a table of the target's schema as an SQL name."""

@@ -1,51 +1,25 @@
 """The shape of a dataset's table in PostgreSQL, and how it follows the schema without being dropped (D11.3)."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
-from ploti.contract.files import ENVELOPE, GEOMETRY, RECORD_ID, SRID
+from ploti.contract.files import GEOMETRY, RECORD_ID, SRID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import StepBlocked, StepRefused, column_comment
 from ploti.sync.targets._postgresql_session import Session, literal, quoted
+from ploti.sync.targets._stored import Shape, Stored, stored_columns
 
 _NAME_BYTES: Final = 63
 _SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
-_KINDS: Final = frozenset({"Point", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection"})
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A column as the table has it: the feed's name and type, the table's name and PostgreSQL's type."""
-
-    name: str
-    type: ColumnType
-    column: str
-    sql: str
-
-    @property
-    def exact(self) -> str:
-        """A cast after which two values are equal only where the digest's texts are (D5.6)."""
-        if self.type == "json":
-            return "::text"
-        return "::bytea" if self.sql.startswith("geometry(") else ""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A table as it is: columns with PostgreSQL's types, in order; a user may have added some."""
-
-    table: str
-    columns: Mapping[str, str]
-    keyed: bool
-
-    def widens_to(self, wanted: Sequence[Stored], delivered: Collection[str]) -> bool:
-        """Tell whether adding columns is all that a new schema asks for; `delivered` are the columns sent before."""
-        kept = all(self.columns.get(each.column, each.sql) == each.sql for each in wanted)
-        here = all(each.column in self.columns for each in wanted if each.column in delivered)
-        return kept and here and set(delivered) <= {each.column for each in wanted}
+def exact(column: Stored) -> str:
+    """Give a cast after which two values are equal only where the digest's texts are (D5.6)."""
+    if column.type == "json":
+        return "::text"
+    return "::bytea" if column.sql.startswith("geometry(") else ""
 
 
 def fitted(name: str, ending: str = "") -> str:
@@ -57,40 +31,23 @@ def fitted(name: str, ending: str = "") -> str:
 
 
 def columns_of(session: Session, schema: Schema, shape: Shape | None = None) -> tuple[Stored, ...]:
-    """Give the columns of a dataset's table: the envelope, then the dataset's own.
+    """Give the columns of a dataset's table; raises StepRefused for a name that is too long.
 
-    Shapes stay `bytea` where the table has them so, made before PostGIS came. Raises StepRefused for a name that is
-    too long.
+    Shapes stay `bytea` where the table has them so, made before PostGIS came.
     """
-    listed: list[tuple[str, ColumnType, str]] = [(name, type_, "Geometry") for name, type_ in ENVELOPE.items()]
-    listed += [(each["name"], each["type"], each.get("geometryType") or "Geometry") for each in schema["columns"]]
-    names = {name for name, _, _ in listed}
-    columns = []
-    for name, type_, kind in listed:
+    for name in (each["name"] for each in schema["columns"]):
         if len(name.encode()) > _NAME_BYTES:
             raise StepRefused(f"column name {name!r} is longer than 63 bytes: tell the publisher of the feed")
-        stored = Stored(name, type_, _stored_name(name, names), _sql_type(session, name, type_, kind))
-        if type_ == "geometry" and shape is not None and shape.columns.get(stored.column) == "bytea":
-            stored = replace(stored, sql="bytea")
-        columns.append(stored)
-    return tuple(columns)
 
+    def sql_of(column: str, type_: ColumnType, kind: str) -> str:
+        if column == RECORD_ID:
+            return "text"
+        kept = shape is not None and shape.columns.get(column) == "bytea"
+        if type_ == "geometry" and session.postgis is not None and not kept:
+            return f"geometry({kind},{SRID})"
+        return STORAGE_TYPES[type_].postgresql
 
-def _stored_name(name: str, names: Collection[str]) -> str:
-    """Give the name in the table: `xmin` and the like are PostgreSQL's own and get a `_` after them."""
-    if name not in _SYSTEM_COLUMNS:
-        return name
-    while name in names:
-        name += "_"
-    return name
-
-
-def _sql_type(session: Session, name: str, type_: ColumnType, kind: str) -> str:
-    if name == RECORD_ID:
-        return "text"
-    if type_ == "geometry" and session.postgis is not None:
-        return f"geometry({kind if kind in _KINDS else 'Geometry'},{SRID})"
-    return STORAGE_TYPES[type_].postgresql
+    return stored_columns(schema, _SYSTEM_COLUMNS, sql_of)
 
 
 def shape_of(session: Session, table: str) -> Shape | None:

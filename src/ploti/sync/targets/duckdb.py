@@ -5,11 +5,11 @@ Layout, beside the tables named by dataset id and the views `<dataset>_geo`:
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
 import duckdb
@@ -19,23 +19,20 @@ from ploti.contract.values import STORAGE_TYPES
 from ploti.sync.plan import Held
 from ploti.sync.target import (
     DatasetInfo,
-    DatasetStatus,
     Delivery,
     Moved,
     Reach,
     Say,
     StepBlocked,
     StepRefused,
-    TableNames,
     Target,
-    TargetState,
     TargetUnusable,
     check_columns,
     check_whole,
     reach_nothing,
 )
-from ploti.sync.targets._books import Books, read_schema, update_dataset, write_dataset
-from ploti.sync.targets._duckdb_digest import digest_of, digest_of_parts
+from ploti.sync.targets._books import Books, BooksInFile
+from ploti.sync.targets._duckdb_digest import digest_of
 from ploti.sync.targets._duckdb_file import DuckFile, first_line, quoted
 from ploti.sync.targets._duckdb_rows import (
     apply_changes,
@@ -51,8 +48,7 @@ from ploti.sync.targets._parts import lost_ids
 
 _BOOKS: Final = Books(
     find="SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name IN (?, ?)",
-    types={"key": "", "text": "VARCHAR", "whole": "BIGINT", "instant": "TIMESTAMP WITH TIME ZONE"},
-    moment=lambda now: now,
+    types={"key": "", "id": "VARCHAR", "text": "VARCHAR", "whole": "BIGINT", "instant": "TIMESTAMP WITH TIME ZONE"},
 )
 _BROKEN_RULE: Final = "constraint violation"
 _CANNOT_WRITE: Final = ("No space left on device", "Could not write", "Could not fsync", "Read-only file system")
@@ -68,53 +64,30 @@ def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, tabl
     return DuckTarget(DuckFile(Path(unquote(parts.path[1:])), say), reach, history=history, table_name=table_name)
 
 
-class DuckTarget:
+@dataclass(frozen=True)
+class DuckTarget(BooksInFile):
     """A DuckDB file that follows one subscription; open only while one dataset is worked on."""
 
-    def __init__(
-        self,
-        file: DuckFile,
-        reach: Reach = reach_nothing,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        *,
-        history: bool = False,
-        table_name: str | None = None,
-    ) -> None:
-        self._file, self._reach, self._now, self._history = file, reach, now, history
-        self._table_name = table_name
-
-    @property
-    def downloads(self) -> Path:
-        """Folder beside the file for parts on their way into it."""
-        return self._file.beside(".downloads")
-
-    def lock(self) -> AbstractContextManager[None]:
-        """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
-        return self._file.locked()
-
-    def state(self) -> TargetState:
-        """Read subscription, cursor and what is held."""
-        if not self._file.path.exists():
-            TableNames.kept(None, self._table_name)
-            return TargetState(None, None, {})
-        with self._file.opened(read_only=True) as db:
-            found = _BOOKS.read_state(db)
-            _BOOKS.names(db, self._table_name)
-            return found
+    file: DuckFile
+    reach: Reach = reach_nothing
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    history: bool = False
+    table_name: str | None = None
+    books: ClassVar[Books] = _BOOKS
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction."""
         check_columns(delivery.schema)
         with self._transaction() as db:
             delivery = self._named(db, delivery)
-            known = read_schema(db, delivery.dataset_id)
+            known = _BOOKS.read_schema(db, delivery.dataset_id)
             moved = replace_rows(db, delivery, known)
             if delivery.ids_replaced is not None:
                 rewrite_ids(db, delivery.ids_replaced)
             self._keep_history(db, delivery)
-            self._reach("sync.rows_written")
-            write_dataset(
-                db, held, {**_BOOKS.loaded(delivery.schema, delivery.table, moved.rows, self._now()), **_told(info)}
+            self.reach("sync.rows_written")
+            _BOOKS.write_dataset(
+                db, held, {**_BOOKS.loaded(delivery.schema, delivery.table, moved.rows, self.now()), **_told(info)}
             )
         return moved
 
@@ -123,13 +96,13 @@ class DuckTarget:
         check_columns(delivery.schema)
         with self._transaction() as db:
             delivery = self._named(db, delivery)
-            known = read_schema(db, delivery.dataset_id)
+            known = _BOOKS.read_schema(db, delivery.dataset_id)
             if known is None:
                 raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
             moved = apply_changes(db, delivery, known)
             self._keep_history(db, delivery)
-            self._reach("sync.rows_written")
-            write_dataset(db, held, _BOOKS.loaded(delivery.schema, delivery.table, moved.rows, self._now()))
+            self.reach("sync.rows_written")
+            _BOOKS.write_dataset(db, held, _BOOKS.loaded(delivery.schema, delivery.table, moved.rows, self.now()))
         return moved
 
     def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
@@ -139,14 +112,14 @@ class DuckTarget:
             delivery = self._named(db, delivery)
             moved = mend_rows(db, delivery, buckets, volatile)
             self._keep_history(db, delivery)
-            self._reach("sync.rows_written")
-            update_dataset(db, delivery.dataset_id, {"rows": moved.rows})
+            self.reach("sync.rows_written")
+            _BOOKS.update_dataset(db, delivery.dataset_id, {"rows": moved.rows})
         return moved
 
     def lost_ids(self, delivery: Delivery) -> frozenset[str]:
         """Give the record ids in the user's columns that no record of the snapshot carries, once rewritten."""
         assert delivery.ids_replaced is not None
-        with self._file.opened(read_only=True) as db:
+        with self.file.opened(read_only=True) as db:
             kept = kept_ids(db, delivery.ids_replaced)
         return lost_ids(kept, delivery)
 
@@ -154,26 +127,19 @@ class DuckTarget:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
         with self._transaction() as db:
             for held in moved:
-                write_dataset(db, held, {})
-            _BOOKS.write_cursor(db, subscription_id, cursor, _BOOKS.names(db, self._table_name), self._now())
-
-    def infos(self) -> Mapping[str, DatasetInfo]:
-        """Give what is stored of what the API says, by dataset."""
-        if not self._file.path.exists():
-            return {}
-        with self._file.opened(read_only=True) as db:
-            return _BOOKS.read_infos(db)
+                _BOOKS.write_dataset(db, held, {})
+            _BOOKS.write_cursor(db, subscription_id, cursor, _BOOKS.names(db, self.table_name), self.now())
 
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""
         with self._transaction() as db:
             for dataset_id, info in infos.items():
-                update_dataset(db, dataset_id, asdict(info))
+                _BOOKS.update_dataset(db, dataset_id, asdict(info))
 
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
-        with self._file.opened(read_only=True) as db:
-            schema = read_schema(db, dataset_id)
+        with self.file.opened(read_only=True) as db:
+            schema = _BOOKS.read_schema(db, dataset_id)
             if schema is None:
                 raise StepRefused("no rows were loaded yet")
             left_out = set(volatile)
@@ -185,25 +151,14 @@ class DuckTarget:
             with _errors():
                 return digest_of(db, table, types)
 
-    def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
-        """Compute the digest of a snapshot's own columns without volatile ones."""
-        return digest_of_parts(delivery, volatile)
-
-    def status(self) -> list[DatasetStatus]:
-        """List the datasets by id."""
-        if not self._file.path.exists():
-            return []
-        with self._file.opened(read_only=True) as db:
-            return _BOOKS.read_status(db)
-
     def _named(self, db: duckdb.DuckDBPyConnection, delivery: Delivery) -> Delivery:
-        return replace(delivery, table=_BOOKS.names(db, self._table_name).of(delivery.dataset_id))
+        return replace(delivery, table=_BOOKS.names(db, self.table_name).of(delivery.dataset_id))
 
     def _keep_history(self, db: duckdb.DuckDBPyConnection, delivery: Delivery) -> None:
         """Bring the table's history up to date, where one is asked for or was begun (D11.5)."""
         name = f"{delivery.table}_history"
         found = shape_of(db, name)
-        if found is None and not self._history:
+        if found is None and not self.history:
             return
         own = counted(delivery.schema)
         types = wanted_columns(delivery.schema)
@@ -212,24 +167,24 @@ class DuckTarget:
             for each, type_ in types.items()
         ]
         history = History(quoted(delivery.table), quoted(name), None if found is None else found.columns, db.execute)
-        history.keep(columns, delivery.version, self._now())
+        history.keep(columns, delivery.version, self.now())
 
     @contextmanager
     def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with self._file.opened() as db:
+        with self.file.opened() as db:
             _BOOKS.ensure_layout(db)
-            self._reach("sync.opened")
+            self.reach("sync.opened")
             db.execute("BEGIN")
             try:
                 with _errors():
                     yield db
-                    self._reach("sync.before_commit")
+                    self.reach("sync.before_commit")
                     db.execute("COMMIT")
             except BaseException:
                 with _ended():
                     db.execute("ROLLBACK")
                 raise
-            self._reach("sync.after_commit")
+            self.reach("sync.after_commit")
 
 
 def _told(info: DatasetInfo | None) -> dict[str, Any]:

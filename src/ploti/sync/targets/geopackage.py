@@ -6,11 +6,11 @@ subscription, cursor, layout) and `_ploti_datasets` (one row per dataset, left o
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
 from ploti.contract.digest import Digest
@@ -19,7 +19,6 @@ from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
 from ploti.sync.target import (
     DatasetInfo,
-    DatasetStatus,
     Delivery,
     Moved,
     Reach,
@@ -27,10 +26,8 @@ from ploti.sync.target import (
     Say,
     StepBlocked,
     StepRefused,
-    TableNames,
     TableSpoilt,
     Target,
-    TargetState,
     TargetUnusable,
     check_columns,
     check_whole,
@@ -39,12 +36,12 @@ from ploti.sync.target import (
 from ploti.sync.targets import _geopackage_layout as layout
 from ploti.sync.targets import _geopackage_rows as rows
 from ploti.sync.targets import _geopackage_shape as shapes
-from ploti.sync.targets._books import DATASETS, Books, read_schema, update_dataset, write_dataset
-from ploti.sync.targets._duckdb_digest import digest_of_parts
+from ploti.sync.targets._books import DATASETS, Books, BooksInFile
 from ploti.sync.targets._geopackage_digest import digest_of
-from ploti.sync.targets._geopackage_file import GeoPackageFile
-from ploti.sync.targets._geopackage_shape import KEY, Shape, Stored, columns_of, kind_of_shapes, shape_of
+from ploti.sync.targets._geopackage_file import GeoPackageFile, rows_of
+from ploti.sync.targets._geopackage_shape import KEY, columns_of, kind_of_shapes, shape_of
 from ploti.sync.targets._parts import lost_ids, quoted, reading
+from ploti.sync.targets._stored import MARKS, Shape, Staged, Stored, backfill_columns, count_marks
 
 _OLDEST_SQLITE: Final = (3, 35)
 _STAGING: Final = "_ploti_staging"
@@ -53,6 +50,7 @@ _BOOKS: Final = Books(
     find="SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)",
     types={
         "key": "fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, ",
+        "id": "TEXT",
         "text": "TEXT",
         "whole": "INTEGER",
         "instant": "DATETIME",
@@ -72,32 +70,14 @@ def open_target(url: str, reach: Reach, say: Say, *, table_name: str | None = No
 
 
 @dataclass(frozen=True)
-class GeoPackageTarget:
+class GeoPackageTarget(BooksInFile):
     """A GeoPackage that follows one subscription; open only while one dataset is worked on."""
 
     file: GeoPackageFile
     reach: Reach = reach_nothing
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     table_name: str | None = None
-
-    @property
-    def downloads(self) -> Path:
-        """Folder beside the file for parts on their way into it."""
-        return self.file.beside(".downloads")
-
-    def lock(self) -> AbstractContextManager[None]:
-        """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
-        return self.file.locked()
-
-    def state(self) -> TargetState:
-        """Read subscription, cursor and what is held."""
-        if not self.file.path.exists():
-            TableNames.kept(None, self.table_name)
-            return TargetState(None, None, {})
-        with self.file.opened(read_only=True) as db:
-            found = _BOOKS.read_state(db)
-            _BOOKS.names(db, self.table_name)
-            return found
+    books: ClassVar[Books] = _BOOKS
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction.
@@ -155,7 +135,7 @@ class GeoPackageTarget:
                 with self._transaction(step.db):
                     moved = rows.merge(step.db, step.table, staging, step.columns, compared=compared, buckets=buckets)
                     self.reach("sync.rows_written")
-                    update_dataset(step.db, delivery.dataset_id, {"rows": moved.rows})
+                    _BOOKS.update_dataset(step.db, delivery.dataset_id, {"rows": moved.rows})
         return moved
 
     def lost_ids(self, delivery: Delivery) -> frozenset[str]:
@@ -169,28 +149,21 @@ class GeoPackageTarget:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
         with self._opened() as db, self._transaction(db):
             for held in moved:
-                write_dataset(db, held, {})
+                _BOOKS.write_dataset(db, held, {})
             _BOOKS.write_cursor(db, subscription_id, cursor, _BOOKS.names(db, self.table_name), self.now())
-
-    def infos(self) -> Mapping[str, DatasetInfo]:
-        """Give what is stored of what the API says, by dataset."""
-        if not self.file.path.exists():
-            return {}
-        with self.file.opened(read_only=True) as db:
-            return _BOOKS.read_infos(db)
 
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""
         with self._opened() as db, self._transaction(db):
             names = _BOOKS.names(db, None)
             for dataset_id, info in infos.items():
-                update_dataset(db, dataset_id, asdict(info))
+                _BOOKS.update_dataset(db, dataset_id, asdict(info))
                 layout.tell(db, names.of(dataset_id), info)
 
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
         with self.file.opened(read_only=True) as db:
-            schema = read_schema(db, dataset_id)
+            schema = _BOOKS.read_schema(db, dataset_id)
             if schema is None:
                 raise StepRefused("no rows were loaded yet")
             own = {each["name"] for each in schema["columns"]} - set(volatile)
@@ -199,17 +172,6 @@ class GeoPackageTarget:
             columns = columns_of(schema, shape)
             check_whole(table, None if shape is None else shape.columns, {each.column: each.sql for each in columns})
             return digest_of(db, table, [each for each in columns if each.name in own])
-
-    def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
-        """Compute the digest of a snapshot's own columns without volatile ones."""
-        return digest_of_parts(delivery, volatile)
-
-    def status(self) -> list[DatasetStatus]:
-        """List the datasets by id."""
-        if not self.file.path.exists():
-            return []
-        with self.file.opened(read_only=True) as db:
-            return _BOOKS.read_status(db)
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -232,7 +194,7 @@ class GeoPackageTarget:
         check_columns(delivery.schema)
         with self._opened() as db, reading() as reader:
             table = _BOOKS.names(db, self.table_name).of(delivery.dataset_id)
-            shape, known = shape_of(db, table), read_schema(db, delivery.dataset_id)
+            shape, known = shape_of(db, table), _BOOKS.read_schema(db, delivery.dataset_id)
             fine = rows.fine_columns(reader, delivery, columns_of(delivery.schema))
             columns = columns_of(delivery.schema, shape, fine)
             before = () if known is None else columns_of(known, shape)
@@ -259,7 +221,7 @@ class GeoPackageTarget:
         layout.note_change(step.db, step.table, step.now)
         self.reach("sync.rows_written")
         loaded = _BOOKS.loaded(step.delivery.schema, step.table, moved.rows, self.now())
-        write_dataset(step.db, held, {**loaded, **({} if info is None else asdict(info))})
+        _BOOKS.write_dataset(step.db, held, {**loaded, **({} if info is None else asdict(info))})
         if info is not None:
             layout.tell(step.db, step.table, info)
 
@@ -362,33 +324,23 @@ def _remake(step: _Step, shape: Shape, staging: str) -> Moved:
     return Moved(rows.count_rows(db, quoted(table)))
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """What a version's changes and backfill bring: staging tables, filled columns, and added, changed, removed."""
-
-    changes: str | None
-    filling: str | None
-    brought: Sequence[Stored]
-    counts: tuple[int, int, int]
-
-
 @contextmanager
-def _staged_changes(step: _Step) -> Iterator[_Staged]:
+def _staged_changes(step: _Step) -> Iterator[Staged]:
     db, delivery = step.db, step.delivery
     changes = filling = None
     counts = (0, 0, 0)
-    brought = rows.backfill_columns(step.reader, delivery.backfill, step.columns)
+    brought = backfill_columns(step.reader, delivery.backfill, step.columns)
     with ExitStack() as stack:
         if delivery.changes:
-            columns = (*step.columns, *rows.MARKS)
+            columns = (*step.columns, *MARKS)
             changes = stack.enter_context(rows.staged(db, step.reader, _STAGING, columns, delivery.changes))
-            counts = rows.check_marks(db, changes)
+            counts = count_marks(lambda query: rows_of(db, query), changes)
         if brought:
             filling = stack.enter_context(rows.staged(db, step.reader, _FILLING, brought, delivery.backfill))
-        yield _Staged(changes, filling, brought[1:], counts)
+        yield Staged(changes, filling, brought[1:], counts)
 
 
-def _apply(step: _Step, shape: Shape, staged: _Staged) -> Moved:
+def _apply(step: _Step, shape: Shape, staged: Staged) -> Moved:
     """Bring new columns, then changes, backfill and constants; raises RowsDiffer for another number of rows."""
     db, announced = step.db, step.delivery.row_count
     step.widen(shape)

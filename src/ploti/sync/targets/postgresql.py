@@ -37,24 +37,24 @@ from ploti.sync.target import (
     check_whole,
     reach_nothing,
 )
-from ploti.sync.targets import _postgresql_books as books
 from ploti.sync.targets import _postgresql_rows as rows
+from ploti.sync.targets._books import Books
 from ploti.sync.targets._duckdb_digest import digest_of_parts
 from ploti.sync.targets._history import History, Past, counted
-from ploti.sync.targets._parts import lost_ids
-from ploti.sync.targets._postgresql_copy import MARKS
+from ploti.sync.targets._parts import lost_ids, reading
+from ploti.sync.targets._postgresql_books import books_of, ensure_layout
 from ploti.sync.targets._postgresql_digest import digest_of
 from ploti.sync.targets._postgresql_session import Server, Session, explained, quoted
 from ploti.sync.targets._postgresql_shape import (
-    Shape,
-    Stored,
     bring_shape,
     columns_of,
     declared,
     describe,
+    exact,
     fitted,
     shape_of,
 )
+from ploti.sync.targets._stored import MARKS, Shape, Staged, Stored, backfill_columns, count_marks
 
 _EXAMPLE: Final = "postgresql://user@host/database?schema=feeds"
 
@@ -107,9 +107,7 @@ class PostgresTarget:
     def state(self) -> TargetState:
         """Read subscription, cursor and what is held."""
         with self._session() as session:
-            found = books.read_state(session)
-            books.read_names(session, self.table_name)
-            return found
+            return books_of(session).read_state(session, self.table_name)
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction.
@@ -172,7 +170,7 @@ class PostgresTarget:
                     moved = rows.merge(session, step.table, staging, step.columns, compared=compared, buckets=buckets)
                     self._keep_history(step)
                     self.reach("sync.rows_written")
-                    books.update_dataset(session, delivery.dataset_id, {"rows": moved.rows})
+                    step.books.update_dataset(session, delivery.dataset_id, {"rows": moved.rows})
         return moved
 
     def lost_ids(self, delivery: Delivery) -> frozenset[str]:
@@ -185,9 +183,9 @@ class PostgresTarget:
     def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
         with self._session() as session:
-            books.ensure_layout(session)
+            books = ensure_layout(session)
             self.reach("sync.opened")
-            names = books.read_names(session, self.table_name)
+            names = books.names(session, self.table_name)
             with self._transaction(session):
                 for held in moved:
                     books.write_dataset(session, held, {"table_name": fitted(names.of(held.dataset_id))})
@@ -196,21 +194,23 @@ class PostgresTarget:
     def infos(self) -> Mapping[str, DatasetInfo]:
         """Give what is stored of what the API says, by dataset."""
         with self._session() as session:
-            return books.read_infos(session)
+            return books_of(session).read_infos(session)
 
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""
         with self._session() as session, self._transaction(session):
+            books = books_of(session)
             for dataset_id, info in infos.items():
                 books.update_dataset(session, dataset_id, asdict(info))
 
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
         with self._session() as session:
+            books = books_of(session)
             schema = books.read_schema(session, dataset_id)
             if schema is None:
                 raise StepRefused("no rows were loaded yet")
-            table, left_out = fitted(books.read_names(session, None).of(dataset_id)), set(volatile)
+            table, left_out = fitted(books.names(session, None).of(dataset_id)), set(volatile)
             own = {each["name"] for each in schema["columns"]} - left_out
             shape = shape_of(session, table)
             columns = columns_of(session, schema, shape)
@@ -224,7 +224,7 @@ class PostgresTarget:
     def status(self) -> list[DatasetStatus]:
         """List the datasets by id."""
         with self._session() as session:
-            return books.read_status(session)
+            return books_of(session).read_status(session)
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
@@ -240,15 +240,16 @@ class PostgresTarget:
         """Open a session for a dataset's step, and look at its table."""
         check_columns(delivery.schema)
         with self._session() as session:
-            table = fitted(books.read_names(session, self.table_name).of(delivery.dataset_id))
+            table = fitted(books_of(session).names(session, self.table_name).of(delivery.dataset_id))
             with explained(table):
-                books.ensure_layout(session)
+                books = ensure_layout(session)
                 self.reach("sync.opened")
                 shape = shape_of(session, table)
                 known = books.read_schema(session, delivery.dataset_id)
                 columns = columns_of(session, delivery.schema, shape)
                 before = () if known is None else columns_of(session, known, shape)
-                yield _Step(session, delivery, table, known, shape, columns, frozenset(each.column for each in before))
+                delivered = frozenset(each.column for each in before)
+                yield _Step(session, books, delivery, table, known, shape, columns, delivered)
 
     @contextmanager
     def _transaction(self, session: Session) -> Iterator[None]:
@@ -265,7 +266,7 @@ class PostgresTarget:
             return
         own = counted(step.delivery.schema)
         columns = [
-            Past(each.column, each.sql, declared(session, each), each.exact, each.name in own) for each in step.columns
+            Past(each.column, each.sql, declared(session, each), exact(each), each.name in own) for each in step.columns
         ]
         history = History(
             session.table(step.table), session.table(name), None if found is None else found.columns, session.run
@@ -276,9 +277,8 @@ class PostgresTarget:
 
     def _write(self, step: "_Step", held: Held, moved: Moved, more: Mapping[str, Any]) -> None:
         self.reach("sync.rows_written")
-        schema = books.schema_text(step.delivery.schema)
-        loaded = {"rows": moved.rows, "loaded_at": self.now(), "schema": schema, "table_name": step.table}
-        books.write_dataset(step.session, held, {**loaded, **more})
+        loaded = step.books.loaded(step.delivery.schema, step.table, moved.rows, self.now())
+        step.books.write_dataset(step.session, held, {**loaded, **more})
 
 
 @dataclass(frozen=True)
@@ -286,6 +286,7 @@ class _Step:
     """What is to be brought into a table, and the table as it is: `delivered` are the columns sent before."""
 
     session: Session
+    books: Books
     delivery: Delivery
     table: str
     known: Schema | None
@@ -311,37 +312,29 @@ def _reload(step: _Step, shape: Shape, staging: str) -> Moved:
     return Moved(moved.rows)
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """What a version's changes and backfill bring: staging tables, filled columns, and added, changed, removed."""
-
-    changes: str | None
-    filling: str | None
-    brought: Sequence[Stored]
-    counts: tuple[int, int, int]
-
-
 @contextmanager
-def _staged_changes(step: _Step) -> Iterator[_Staged]:
+def _staged_changes(step: _Step) -> Iterator[Staged]:
     session, delivery = step.session, step.delivery
     changes = filling = None
     counts = (0, 0, 0)
-    brought = rows.backfill_columns(delivery.backfill, step.columns)
+    with reading() as reader:
+        brought = backfill_columns(reader, delivery.backfill, step.columns)
     with ExitStack() as stack:
         if delivery.changes:
             name = rows.staging_name(delivery.dataset_id)
             changes = stack.enter_context(rows.staged(session, name, (*step.columns, *MARKS), delivery.changes))
-            counts = rows.check_marks(session, changes)
+            counts = count_marks(session.rows, changes)
+            rows.check_ids(session, changes, "changes file")
             session.run(f"ANALYZE {changes}")
         if brought:
             name = rows.staging_name(delivery.dataset_id, "_fill")
             filling = stack.enter_context(rows.staged(session, name, brought, delivery.backfill))
             rows.check_ids(session, filling, "backfill")
             session.run(f"ANALYZE {filling}")
-        yield _Staged(changes, filling, brought[1:], counts)
+        yield Staged(changes, filling, brought[1:], counts)
 
 
-def _apply(step: _Step, shape: Shape, staged: _Staged) -> Moved:
+def _apply(step: _Step, shape: Shape, staged: Staged) -> Moved:
     """Bring new columns, then changes, backfill and constants; raises RowsDiffer for another number of rows."""
     session, announced = step.session, step.delivery.row_count
     step.bring_shape(shape)
