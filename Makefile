@@ -30,6 +30,7 @@ bench: .venv/.installed postgis
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.targets
+	$(BIN)/python -m bench.dirty
 	$(BIN)/python -m bench.matching
 	$(BIN)/python -m bench.service
 	$(BIN)/python -m bench.gapless

@@ -101,6 +101,16 @@ def test_one_of_two_equal_keys_goes(story):
     check_chain(first, second)
 
 
+@pytest.mark.parametrize("key", ["k", None])
+@pytest.mark.parametrize(("before", "now"), [(2, 1), (1, 2), (3, 2), (2, 3)])
+def test_of_equal_rows_some_come_or_go_and_the_others_stay(story, key, before, now):
+    first = story.next([row("z", "c"), *[row(key, "a")] * before], TYPES, key=["k"])
+    second = story.next([row("z", "c"), *[row(key, "a")] * now], TYPES, key=["k"])
+    assert second.counts == (max(0, now - before), 0, max(0, before - now))
+    assert len(first.records().keys() & second.records().keys()) == 1 + min(before, now)
+    check_chain(first, second)
+
+
 def test_types_of_keys_tell_records_apart(tmp_path):
     text = Story(tmp_path / "0").next([{"k": "1"}], {"k": "string"}, key=["k"])
     number = Story(tmp_path / "1").next([{"k": 1}], {"k": "integer"}, key=["k"])

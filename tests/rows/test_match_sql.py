@@ -27,6 +27,7 @@ QUERIES = {
     "keyed_rows": match.keyed_rows("new", "_ploti_row", NAMES[:1], NAMES),
     "left_over": match.left_over("new", "_ploti_row", "by_key"),
     "rows_of": match.rows_of("new", "_ploti_row", "chosen"),
+    "repeated_in_either": match.repeated_in_either(NAMES[:2]),
     "unusable_keys": match.unusable_keys("new", "_ploti_row", "repeated_new", NAMES[:2]),
     "hashed": match.hashed("new", "_ploti_row", NAMES, TYPES),
     "repeated_content": match.repeated_content("a", "b"),

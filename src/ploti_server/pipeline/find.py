@@ -123,7 +123,7 @@ def _keyed(search: Search, found: Found) -> Found:
             tables.drop("keyed_new")
             tables.drop("keyed_old")
     _keep_touched(tables, found)
-    if plan.key and plan.content and (found.keys.null or found.keys.duplicate):
+    if plan.key and plan.content and (found.keys.null or found.keys.duplicate or search.count("repeated_old")):
         found = _by_unusable_keys(search, found)
     make_identities(tables, search.new.schema, found.keys)
     if found.new_count:
@@ -185,10 +185,11 @@ def _keep_touched(tables: Tables, found: Found) -> None:
 
 
 def _by_unusable_keys(search: Search, found: Found) -> Found:
-    """Pair rows with useless keys among themselves, key included: an unchanged one keeps its id (D6.4)."""
+    """Pair rows whose key is useless in either version, key included: an unchanged one keeps its id (D6.4)."""
     tables, key = search.tables, search.plan.key
-    tables.keep("loose_new", match.unusable_keys("left_new_rows", ROW, "repeated_new", key))
-    tables.keep("loose_old", match.unusable_keys("left_old_rows", RECORD_ID, "repeated_old", key))
+    tables.keep("repeated_either", match.repeated_in_either(key))
+    tables.keep("loose_new", match.unusable_keys("left_new_rows", ROW, "repeated_either", key))
+    tables.keep("loose_old", match.unusable_keys("left_old_rows", RECORD_ID, "repeated_either", key))
     tables.keep("loose_new_rows", match.rows_of("left_new_rows", ROW, "loose_new"))
     tables.keep("loose_old_rows", match.rows_of("left_old_rows", RECORD_ID, "loose_old"))
     return _by_content(search, found, "by_loose", "loose_old_rows", "loose_new_rows")

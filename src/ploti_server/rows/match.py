@@ -67,6 +67,14 @@ def rows_of(table: str, label: str, chosen: str) -> str:
     return f"SELECT t.* FROM {table} t JOIN {chosen} c ON t.{label} = c.{label}"
 
 
+def repeated_in_either(key: Sequence[str]) -> str:
+    """Give the keys that more than one row has, in the new state or in the version before."""
+    names = columns_of("r", key)
+    sides = (f"SELECT {names}, r._ploti_rows FROM repeated_{side} r" for side in ("new", "old"))
+    either = " UNION ALL ".join(sides)
+    return f"SELECT {names}, max(r._ploti_rows) AS _ploti_rows FROM ({either}) r GROUP BY {names}"
+
+
 def unusable_keys(table: str, label: str, repeated: str, key: Sequence[str]) -> str:
     """Give the labels of left-over rows whose key has a null or is repeated."""
     nulls = " OR ".join(f"t.{quoted(name)} IS NULL" for name in key)
