@@ -82,6 +82,46 @@ def test_edits_of_one_record_and_records_that_only_resemble_it(what, edit, expec
     assert matches(found) is expected, (what, found)
 
 
+def lot(at, grown=0.0):
+    """A lot of a street, drawn a little taller where asked."""
+    area = shapely.box(at * 0.001, 0, at * 0.001 + 0.0008, 0.0008 + grown)
+    return shapely.to_wkb(shapely.MultiPolygon([area]), byte_order=1)
+
+
+@pytest.mark.parametrize(
+    ("what", "edit", "said"),
+    [
+        ("a letter lost", {"name": lambda t: t.replace(t[1], "", 1)}, "name alike"),
+        ("two letters swapped", {"name": lambda t: t[1] + t[0] + t[2:]}, "name close"),
+        ("shortened", {"street": lambda t: t.replace("Street", "St")}, "street alike"),
+        ("words in another order", {"name": lambda t: f"{t.split()[-1]}, {' '.join(t.split()[:-1])}"}, "name alike"),
+        ("capitals", {"name": str.upper}, "name alike"),
+        ("punctuation", {"name": lambda t: t.replace(" ", " - ") + "."}, "name alike"),
+        ("accents", {"name": lambda t: t.replace("a", "á").replace("o", "ó")}, "name alike"),
+        ("a word more", {"name": lambda t: f"{t} Co"}, "name"),
+        ("one digit of the number", {"number": "L-00904"}, "name same, rare"),
+        ("another number", {"number": "2026/881"}, "name same, rare"),
+        ("moved 20 m", {"at": shapely.to_wkb(shapely.Point(-80.98980, 28))}, "at close"),
+        ("moved 120 m", {"at": shapely.to_wkb(shapely.Point(-80.98878, 28))}, "name same, rare"),
+        ("redrawn", {"geometry": lot(4, 0.00005)}, "geometry close"),
+        ("a strip added", {"geometry": lot(4, 0.0003)}, "geometry"),
+        ("a day later", {"opened": date(2020, 2, 3)}, "name same, rare"),
+        ("a year later", {"opened": date(2021, 2, 2)}, "name same, rare"),
+        ("a higher fee", {"fee": 51.0}, "name same, rare"),
+        ("a value lost", {"street": None}, "name same, rare"),
+    ],
+)  # fmt: skip
+def test_each_edit_is_seen_through_and_told(what, edit, said):
+    types = TYPES | {"at": "geometry"}
+    rows = [row | {"at": row["geometry"], "geometry": lot(place)} for place, row in enumerate(shops())]
+    old = rows[4]
+    new = old | {name: value(old[name]) if callable(value) else value for name, value in edit.items()}
+    assert new != old
+    (found,) = judged([(old, new)], evidence(rows, types=types))
+    assert matches(found), (what, found)
+    assert said in found.explanation, (what, found)
+
+
 def test_of_two_partners_that_are_nearly_alike_neither_is_taken():
     rows = shops()
     old = rows[4]
