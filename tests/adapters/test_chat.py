@@ -145,11 +145,24 @@ def test_what_is_not_answered_soundly_is_asked_again_once_and_alone(serve):
     assert [len(pairs_of(asked)) for asked in server.asked] == [3, 2]
 
 
+def test_of_half_a_batch_that_was_answered_only_the_rest_is_asked_again(serve):
+    def answer(asked, count):
+        entries = [{"pair": p["pair"], "same": True, "confidence": 0.9, "why": str(count)} for p in pairs_of(asked)]
+        return completion(json.dumps({"judgements": entries[:2] if count == 1 else entries}))
+
+    agent, server, _ = serve(answer)
+    assert [(j.pair_id[4], j.explanation) for j in judge(agent, PAIRS[:4])] == list(zip("1234", "1122", strict=True))
+    assert [[p["before"]["name"] for p in pairs_of(asked)] for asked in server.asked] == [
+        ["n1", "n2", "n3", "n4"], ["n3", "n4"],
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("answer", "why", "calls"),
     [
         (completion("I cannot help with that."), "no JSON object", 2),
         (completion(None), "no JSON object", 2),
+        (completion('{"judgements": [{"pair": 1, "same": true, "confidence": 0.9}, {"pa'), "no JSON object", 2),
         ((200, {}, [b"<html>login</html>"]), "no chat completion: look at chat_url", 1),
         ((200, {}, [b'{"choices": []}']), "no chat completion", 1),
         (refused(401), "answered 401: look at chat_key", 1),
