@@ -1,12 +1,19 @@
-"""What the server demands of a request before the application sees it: a short head, all of it in time."""
+"""What the server does itself: it demands a short head and all of a request in time, and sends files."""
 
 import asyncio
 import json
+import random
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from ploti_server.adapters.links import LinkSigner
 from ploti_server.api.serving import HEAD_BYTES, REQUEST_SECONDS, LimitedRequest
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -126,3 +133,95 @@ def test_head_of_too_many_bytes_is_refused():
         assert "too long" in refusal_of(wire)
 
     asyncio.run(act())
+
+
+PART = random.Random(0).randbytes(6_000_000)
+PATH = "ds_orange/versions/1/1/snapshot/part-0000.parquet"
+
+
+@contextmanager
+def running(api):
+    """Serve from a thread; gives the port."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = uvicorn.Server(uvicorn.Config(api, http=LimitedRequest, log_config=None, lifespan="off"))
+        thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)  # nothing tells when a server has started
+        yield bound.getsockname()[1]
+        server.should_exit = True
+        thread.join(timeout=20)
+
+
+@pytest.fixture
+def part(served):
+    """A link to a part of six million bytes, and the port that it is served at."""
+    served.ports.files.put_bytes(PATH, PART)
+    kind = "application/vnd.apache.parquet"
+    link = LinkSigner(b"s" * 32).sign(PATH, "part.parquet", kind, served.clock.now() + timedelta(hours=1))
+    with running(served.client.app) as port:
+        yield link, port
+
+
+def ask(connection, link, *lines):
+    connection.sendall("\r\n".join([f"GET {link} HTTP/1.1", "Host: x", *lines, "", ""]).encode())
+
+
+def answer_of(connection, before=b"", slow=0.0):
+    """Read one answer; gives status, body and what came after it."""
+    content = before
+    while b"\r\n\r\n" not in content:
+        content += connection.recv(65_536)
+    head, _, body = content.partition(b"\r\n\r\n")
+    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    time.sleep(slow)  # the server has to wait for this reader
+    while len(body) < length:
+        body += connection.recv(1 << 20)
+    return int(head[9:12]), body[:length], body[length:]
+
+
+class TestFiles:
+    @pytest.mark.parametrize("slow", [0.0, 0.3], ids=["read at once", "read late"])
+    def test_file_arrives_whole_and_the_connection_serves_on(self, part, slow):
+        link, port = part
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            for lines, status, expected in (
+                ([], 200, PART),
+                (["Range: bytes=1000000-4999999"], 206, PART[1_000_000:5_000_000]),
+                (["Range: bytes=-1"], 206, PART[-1:]),
+            ):
+                ask(connection, link, *lines)
+                assert answer_of(connection, slow=slow)[:2] == (status, expected)
+
+    def test_requests_sent_ahead_are_answered_in_their_order(self, part):
+        link, port = part
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            ask(connection, link)
+            ask(connection, link, "Range: bytes=0-9")
+            ask(connection, "/healthz")
+            first = answer_of(connection)
+            second = answer_of(connection, first[2])
+            third = answer_of(connection, second[2])
+        assert [first[:2], second[:2], third[1]] == [(200, PART), (206, PART[:10]), b'{"status":"ok"}']
+
+    def test_reader_that_goes_away_hinders_nobody(self, part, caplog):
+        link, port = part
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            ask(connection, link)
+            connection.recv(1_000)
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            ask(connection, link)
+            assert answer_of(connection)[:2] == (200, PART)
+        assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+    def test_file_that_became_shorter_ends_the_connection(self, part, served):
+        link, port = part
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            ask(connection, link)
+            connection.recv(1_000)
+            with served.ports.files.local(PATH).open("r+b") as file:
+                file.truncate(10)
+            have = 1_000
+            while block := connection.recv(1 << 20):
+                have += len(block)
+        assert have < len(PART)

@@ -2,12 +2,15 @@
 
 import hashlib
 import re
-from typing import Final
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from ploti_server.adapters.links import PREFIX, SignedTarget
 from ploti_server.api.answers import refusal
@@ -25,6 +28,13 @@ _PREFLIGHT: Final = {
     "Access-Control-Max-Age": "3600",
     "Allow": "GET, HEAD, OPTIONS",
 }
+
+
+SEND_FILE: Final = "ploti.sendfile"
+"""What a server that sends a part of a file itself puts into a request's state; it is called once the head is sent."""
+SENT: Final = "ploti.sent"
+"""Bytes of an answer's body that went past this application."""
+SendFile = Callable[[BinaryIO, int, int], Coroutine[Any, Any, None]]
 
 
 class Unsatisfiable(Exception):
@@ -77,11 +87,31 @@ def _deliver(context: Context, request: Request, target: SignedTarget, size: int
     status = 200 if wanted is None else 206
     if request.method == "HEAD":
         return Response(b"", status, headers, target.content_type)
+    send_file: SendFile | None = request.scope["state"].get(SEND_FILE)
     try:
+        if send_file is not None:
+            file = context.ports.files.local(target.path).open("rb")
+            sending = partial(send_file, file, start, end - start)
+            return FileAnswer(file, sending, status_code=status, headers=headers, media_type=target.content_type)
         blocks = context.ports.files.read(target.path, start, end - start)
     except FileNotFoundError:
         return refusal(Refused("not_found", "This file is no longer kept: load the current version."), _ANY_ORIGIN)
     return StreamingResponse(blocks, status, headers, target.content_type)
+
+
+class FileAnswer(Response):
+    """A part of a file that the server sends without reading it; its headers tell how long it is."""
+
+    def __init__(self, file: BinaryIO, send: Callable[[], Coroutine[Any, Any, None]], **options: Any) -> None:
+        super().__init__(None, **options)
+        self._file, self._send = file, send
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # an ASGI application
+        """Send the answer."""
+        with self._file:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await self._send()
+        await send({"type": "http.response.body", "body": b"", SENT: int(self.headers["content-length"])})
 
 
 def _headers(target: SignedTarget) -> dict[str, str]:

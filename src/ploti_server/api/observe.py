@@ -12,6 +12,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ploti_server.api.dispatch import WAITED
+from ploti_server.api.files import SENT
 from ploti_server.api.limits import limit_headers
 from ploti_server.api.metrics import Metrics
 from ploti_server.api.queries import CALLER
@@ -40,7 +41,7 @@ class _Answer:
             own = ((_REQUEST_ID, self._state["request_id"].encode()), *limit_headers(self._state))
             message["headers"] = [*message.get("headers", ()), *own]
         else:
-            self.size += len(message.get("body", b""))
+            self.size += len(message.get("body", b"")) + message.get(SENT, 0)
         await self._send(message)
 
 

@@ -1,21 +1,28 @@
 """The API on the network: a server that limits what comes before a body, and ends what waits once it is to stop."""
 
+import asyncio
 import gc
+import os
 import socket
 from asyncio import TimerHandle, Transport
-from typing import Any, Final
+from functools import partial
+from typing import Any, BinaryIO, Final
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.concurrency import run_in_threadpool
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ploti_server.api.answers import refusal
+from ploti_server.api.files import SEND_FILE
 from ploti_server.domain.access import Refused
 
 HEAD_BYTES: Final = 65_536
 """The longest address and headers of a request."""
 REQUEST_SECONDS: Final = 30
 """How long a request may take to come, head and body."""
+AT_ONCE: Final = 1 << 24
+"""The most bytes of a file that the system is told to send in one call."""
 GARBAGE: Final = (20_000, 20, 50)
 """After how many new objects garbage is looked for, and how seldom among older ones."""
 STOP_SECONDS: Final = 30
@@ -48,6 +55,8 @@ class LimitedRequest(HttpToolsProtocol):
         """End counting."""
         self._head_bytes = None
         super().on_headers_complete()
+        if self.cycle is not None and self.scheme == "http":
+            self.scope["state"][SEND_FILE] = partial(self._send_file, self.cycle)
 
     def on_message_complete(self) -> None:
         """Note that the request is there, with its body."""
@@ -66,6 +75,29 @@ class LimitedRequest(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
                 self._refuse(f"The address and headers are too long: send at most {HEAD_BYTES} bytes.")
+
+    async def _send_file(self, cycle: RequestResponseCycle, file: BinaryIO, start: int, length: int) -> None:
+        """Let the system send what follows an answer's head; the head has to be on its way before.
+
+        Raises `RuntimeError` for a file that has become shorter. A caller that has gone is nobody's fault.
+        """
+        if not self.transport.is_closing():
+            self.transport.set_write_buffer_limits(0)
+            await self.flow.drain()
+        if self.transport.is_closing():
+            cycle.disconnected = True
+            return
+        receiver = os.dup(self.transport.get_extra_info("socket").fileno())
+        try:
+            await _sent_whole(receiver, file, start, length)
+        except ConnectionError:
+            cycle.disconnected = True
+            self.transport.abort()
+        finally:
+            os.close(receiver)
+            if not self.transport.is_closing():
+                self.transport.set_write_buffer_limits()
+        cycle.expected_content_length -= length
 
     def _in_time(self) -> None:
         if self._late is not None:
@@ -86,6 +118,30 @@ class LimitedRequest(HttpToolsProtocol):
         head = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (head, bytes(answer.body)))
         self.transport.close()
+
+
+async def _sent_whole(receiver: int, file: BinaryIO, start: int, length: int) -> None:
+    """Send from threads, as reading may wait for the disk; a slow receiver is waited for without one."""
+    end = start + length
+    while start < end:
+        try:
+            sent = await run_in_threadpool(os.sendfile, receiver, file.fileno(), start, min(end - start, AT_ONCE))
+        except BlockingIOError:
+            await _writable(receiver)
+            continue
+        if sent == 0:
+            raise RuntimeError("a file has become shorter while it was sent")
+        start += sent
+
+
+async def _writable(receiver: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(receiver, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(receiver)
 
 
 class ApiServer(uvicorn.Server):
