@@ -57,7 +57,31 @@ PLANS = {
         {"compares_shapes": True, "constants": ()},
     ),
     "same key": (side("a:string b:string", ["a"]), side("a:string b:string", ["a"]), {"key": ("a",), "keyed": True}),
-    "constant key": (side("a:string", ["a"], a="x"), side("a:string", ["a"], a="x"), {"key": ("a",), "compared": ()}),
+    "constant key": (
+        side("a:string b:string", ["a"], a="x"),
+        side("a:string b:string", ["a"], a="x"),
+        {"key": ("a",), "compared": ("b",)},
+    ),
+    "all rows equal": (
+        side("a:string b:string", a="x", b=None),
+        side("a:string b:string", a="x", b=None),
+        {"content": True, "compared": ("a", "b"), "moved": ()},
+    ),
+    "all rows equal but a constant that moved": (
+        side("a:string b:string", a="x", b="1"),
+        side("a:string b:string", a="x", b="2"),
+        {"content": True, "compared": ("a",), "moved": ("b",)},
+    ),
+    "all rows empty": (
+        side("a:string", nulls={"a": 5}, a=None),
+        side("a:string", nulls={"a": 5}, a=None),
+        {"content": True, "compared": ("a",)},
+    ),
+    "a constant where no other column has a value": (
+        side("a:string b:string", nulls={"b": 5}, a="x", b=None),
+        side("a:string b:string", nulls={"b": 4}, a="x"),
+        {"content": True, "compared": ("a", "b")},
+    ),
     "key pinned": (side("a:string b:string"), side("a:string b:string", ["a"]), {"key": ("a",), "keyed": True}),
     "key changed": (side("a:string b:string", ["a"]), side("a:string b:string", ["b"]), {"key": ("b",)}),
     "key dropped": (side("a:string b:string", ["a"]), side("a:string b:string"), {"key": (), "keyed": False}),

@@ -276,6 +276,18 @@ class Chain:
         firm = [name for name in names if name not in self.volatile]
         assert _truth(state, last.types, firm) == _delivered(last, firm)
 
+    def check_something_new(self):
+        """A state that made a version at once differs from what was sent before it (D5.1)."""
+        if len(self.sent) < 2:
+            return
+        before, seen = self.sent[-2:]
+        if before.number in self.again or seen.published.manifest["recordIdsChanged"]:
+            return
+        firm = [name for name in seen.types if name not in self.volatile]
+        same_schema = {n: before.described.get(n) for n in seen.described} == seen.described
+        same_schema = same_schema and before.types.keys() == seen.types.keys() and before.key == seen.key
+        assert not same_schema or _delivered(before, firm) != _delivered(seen, firm)
+
     # from version to version (I3, I7)
 
     def _check_follows(self, seen):
@@ -336,7 +348,8 @@ class Chain:
             for key in olds.keys() & news.keys():
                 assert olds[key] == news[key], "a record of the same key keeps its id"
                 kept.add(news[key])
-        if not any(_has_value(old, name) and _has_value(seen, name) for name in compared):
+        told_apart = any(_has_value(old, name) and _has_value(seen, name) for name in compared)
+        if not told_apart and not (compared and _all_equal(old, seen, compared)):
             return kept
         if not seen.key:
             return kept | _kept_content(old.rows, seen.rows, compared)
@@ -412,7 +425,22 @@ def _compared(old, new):
     firm = [n for n in new.types if _steady(old, new, n) and n not in old.volatile | new.volatile]
     if len(old.rows) < 2 or len(new.rows) < 2:
         return firm
-    return [n for n in firm if n == "geometry" or not (_is_single(old, n) and _is_single(new, n))]
+    single = [n for n in firm if n != "geometry" and _is_single(old, n) and _is_single(new, n)]
+    compared = [n for n in firm if n not in single]
+    moved = [n for n in single if _any(old)[n] != _any(new)[n]]
+    still = [n for n in single if n not in moved]
+    told_apart = any(_has_value(old, n) and _has_value(new, n) for n in compared)
+    if not told_apart and (still == firm or any(_has_value(new, n) for n in still)):
+        return [n for n in firm if n not in moved]
+    return compared
+
+
+def _any(seen):
+    return next(iter(seen.rows.values()))
+
+
+def _all_equal(old, new, names):
+    return len({tuple(row[name] for name in names) for seen in (old, new) for row in seen.rows.values()}) == 1
 
 
 def _is_single(seen, name):

@@ -50,6 +50,16 @@ def test_every_upsert_is_applied_by_record_id_in_keyed_and_unkeyed_datasets_alik
     assert held == second.records()
 
 
+@pytest.mark.parametrize("key", [[], ["a"]], ids=["unkeyed", "keyed"])
+def test_rows_that_are_all_equal_stay_the_records_that_they_are(story, key):
+    numbers = [("x1", "x1"), ("x1", "x1", "x1"), ("x1", "x1", "x1"), ("x1", "x1")]
+    told = [story.next(rows(*texts), TYPES, key=key) for texts in numbers]
+    assert [version.counts for version in told] == [(2, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1)]
+    assert told[0].records() == told[3].records()
+    for before, version in zip(told, told[1:], strict=False):
+        check_chain(before, version)
+
+
 def test_ordinals_go_on_where_ids_were_ever_carried(story):
     story.next(rows("x1", "x1", "y2"), TYPES)
     story.next(rows("x1", "y2", "y3"), TYPES)

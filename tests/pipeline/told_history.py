@@ -66,6 +66,9 @@ class Telling:
         if done.outcome == "unchanged" and "open" not in done.facts:
             self._look()
             self.chain.check_nothing_new(state)
+        if done.outcome == "released":
+            self._look()
+            self.chain.check_something_new()
         if done.outcome == "held" and hold != "leave":
             getattr(self.publisher, hold)()
         self._look()

@@ -58,24 +58,33 @@ class KeyFacts:
 
 
 def plan_matching(old: Side, new: Side) -> MatchPlan:
-    """Decide what a new state is compared by with the version before it (D4.4, D4.5)."""
+    """Decide what a new state is compared by with the version before it (D4.4, D4.5).
+
+    Where no other column could tell records, those that hold one value in all rows of both versions do, so that equal
+    rows stay the records that they are.
+    """
     before = {column.name: column for column in old.schema.columns}
     change = change_between(old.schema, new.schema, FIRST_SCHEMA_VERSION)
     retyped = tuple(retype.name for retype in change.retyped) if change else ()
     steady = [c.name for c in new.schema.columns if c.name in before and c.name not in retyped]
     firm = [name for name in steady if not _volatile(old, name) and not _volatile(new, name)]
     constants = tuple(name for name in firm if _constant(name, old, new))
+    moved = tuple(name for name in constants if old.singles[name] != new.singles[name])
     compared = tuple(name for name in firm if name not in constants)
+    content = any(_has_value(name, old) and _has_value(name, new) for name in compared)
+    still = tuple(name for name in constants if name not in moved)
+    if not content and still and (still == tuple(firm) or any(_has_value(name, new) for name in still)):
+        compared, content = tuple(name for name in firm if name not in moved), True
     key = new.schema.key_columns
     return MatchPlan(
         keyed=bool(key),
         key=key if all(name in steady for name in key) else (),
         compared=compared,
         constants=constants,
-        moved=tuple(name for name in constants if old.singles[name] != new.singles[name]),
+        moved=moved,
         added=tuple(c.name for c in new.schema.columns if _newly_delivered(c, before)),
         retyped=retyped,
-        content=any(_has_value(name, old) and _has_value(name, new) for name in compared),
+        content=content,
     )
 
 
