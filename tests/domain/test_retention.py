@@ -219,3 +219,14 @@ def test_a_copy_stays_as_long_as_a_version_that_lists_it_keeps_its_snapshot(says
     listing = None if listed_by is None else {path: listed_by}
     gone = list(removable([path], [OLD, *NEWER], listing, LIMIT + since, LIMITS))
     assert gone == ([] if stays else [path])
+
+
+@pytest.mark.parametrize(
+    ("expired", "stays"), [(("changes",), True), (BOTH, False)], ids=["the last of its MAJOR", "past retention"]
+)
+def test_attachments_are_kept_as_long_as_a_version_that_lists_them_keeps_its_snapshot(expired, stays):
+    copy, listed = f"ds_a/attachments/{'a' * 64}/1-1", "ds_a/versions/1/1/attachments.json"
+    versions = [replace(OLD, expired=expired), *NEWER]
+    gone = set(removable([copy, *stored(1)], versions, {copy: (1,)}, LIMIT + 100 * GRACE, LIMITS))
+    assert (copy not in gone, listed not in gone) == (stays, stays)
+    assert (stored(1)[0] not in gone) is stays
