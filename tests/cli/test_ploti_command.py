@@ -246,6 +246,19 @@ def test_rows_are_shown_without_a_pipeline(fake, capsys, line, json_has, csv_has
             json.loads(shown.out)
 
 
+def test_changes_as_csv_and_json_say_how_many_rows_and_since_when(fake, capsys):
+    assert ploti(f"changes {SUB} --since 2026-01-01 --csv") == 0
+    first = next(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert (first["change"], first["rows"], first["record_id"], first["previous_record_id"]) == (
+        "first",
+        "184220",
+        "",
+        "",
+    )
+    assert ploti(f"changes {SUB} --since 2026-01-01 --json") == 0
+    assert json.loads(capsys.readouterr().out)["since"].endswith("Z")
+
+
 def test_nothing_that_changed_is_told(fake, capsys):
     assert ploti(f"changes {SUB} --since 2099-01-01") == 0
     assert capsys.readouterr().out == "Nothing changed.\n"

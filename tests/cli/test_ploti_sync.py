@@ -59,7 +59,7 @@ def test_attachments_come_into_a_folder_with_the_rows(feed, to, tmp_path, capsys
 def test_sync_then_nothing_to_do_then_changes(feed, path, to, capsys):
     code, out, err = ploti(capsys, SUBSCRIPTION, to)
     assert code == 0
-    assert f"{A}  -     1   reloaded, 12 rows  ok" in out
+    assert f"{A}  -     1   loaded, 12 rows  ok" in out
     assert f"{A}: snapshot," in err
     assert ploti(capsys, SUBSCRIPTION, to)[:2] == (0, "Everything is up to date.\n")
     feed.update(A, put={record_id(1): permit(1, 2.5), **permits(40)}, drop=[record_id(2)])

@@ -248,7 +248,7 @@ def show_changes(
         progress.ended()
     answer = {
         "subscriptionId": subscription,
-        "since": start.isoformat(),
+        "since": start.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "datasets": summed.wire(),
         "changes": [_change_wire(each) for each in kept],
     }
@@ -264,9 +264,18 @@ _CHANGE_COLUMNS: Final = (
     "released_at",
     "change",
     "record_id",
+    "previous_record_id",
     "changed_columns",
+    "rows",
     "record",
 )
+
+
+_CHANGE_MEMBERS: Final = (
+    "datasetId", "title", "placeId", "topic", "version", "publishedAt", "change", "recordId", "previousRecordId",
+    "changedColumns", "rows", "record",
+)  # fmt: skip
+"""The same as members of what is printed as JSON."""
 
 
 def _change_wire(each: Changed) -> dict[str, Any]:
@@ -287,9 +296,8 @@ def _change_wire(each: Changed) -> dict[str, Any]:
 
 
 def _change_row(each: Changed) -> tuple[object, ...]:
-    wire = _change_wire(each)
-    names = ("datasetId", "title", "placeId", "topic", "version", "publishedAt", "change", "recordId")
-    return (*(wire[name] for name in names), " ".join(each.columns), each.record)
+    wire = _change_wire(each) | {"changedColumns": " ".join(each.columns)}
+    return tuple(wire[name] for name in _CHANGE_MEMBERS)
 
 
 class _Summed:
@@ -310,6 +318,7 @@ class _Summed:
                 "added": 0,
                 "changed": 0,
                 "removed": 0,
+                "first": False,
                 "reloaded": False,
                 "idsReplaced": 0,
             },
@@ -317,8 +326,8 @@ class _Summed:
         of["version"] = each.version["version"]
         if each.change == "ids_replaced":
             of["idsReplaced"] += each.rows
-        elif each.record_id is None:
-            of["reloaded"] = True
+        elif each.change in {"first", "reloaded"}:
+            of[each.change] = True
         else:
             of[each.change] += 1
         self.total += 1
@@ -335,14 +344,21 @@ def _show_changes(summed: _Summed, kept: list[Changed]) -> None:
         return
     names = ("added", "changed", "removed")
     rows = [
-        (each["datasetId"], each["title"], str(each["version"]), *(each[name] for name in names), each["reloaded"])
+        (each["datasetId"], each["title"], str(each["version"]), *(each[name] for name in names), _whole(each))
         for each in summed.wire()
     ]
-    show_table(("DATASET", "TITLE", "VERSION", "ADDED", "CHANGED", "REMOVED", "RELOADED"), rows)
+    show_table(("DATASET", "TITLE", "VERSION", "ADDED", "CHANGED", "REMOVED", "LOADED"), rows)
     if kept:
         print()
         show_table(("RELEASED", "DATASET", "CHANGE", "RECORD", "WHAT"), map(_shown_change, kept))
     _show_rest(summed.total, len(kept))
+
+
+def _whole(summed: dict[str, Any]) -> str | None:
+    """Tell of versions that came whole."""
+    return (
+        " ".join(name for name, there in (("first", summed["first"]), ("again", summed["reloaded"])) if there) or None
+    )
 
 
 def _shown_change(each: Changed) -> tuple[object, ...]:

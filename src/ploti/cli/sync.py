@@ -307,7 +307,8 @@ def _number(version: int | None) -> str | None:
 
 
 def _moved(each: dict[str, Any]) -> str:
-    return f"reloaded, {cell(each['rows'])} rows" if each["reloaded"] else _counts(each)
+    how = "loaded" if each["fromVersion"] is None else "reloaded"
+    return f"{how}, {cell(each['rows'])} rows" if each["reloaded"] else _counts(each)
 
 
 def _counts(each: dict[str, Any]) -> str:
