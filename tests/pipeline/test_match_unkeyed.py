@@ -1,5 +1,7 @@
 """Datasets without a key: content as a multiset, ordinals, records that return (D4.2, D4.4, D4.5)."""
 
+from itertools import pairwise
+
 import pytest
 from tests.pipeline.match_story import Story, check_chain
 
@@ -56,7 +58,7 @@ def test_rows_that_are_all_equal_stay_the_records_that_they_are(story, key):
     told = [story.next(rows(*texts), TYPES, key=key) for texts in numbers]
     assert [version.counts for version in told] == [(2, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1)]
     assert told[0].records() == told[3].records()
-    for before, version in zip(told, told[1:], strict=False):
+    for before, version in pairwise(told):
         check_chain(before, version)
 
 
