@@ -28,7 +28,7 @@ WHY = {
     "missing_rows": "rows that could not be decoded: {measured}, and records would be removed",
     "null_rise": "nulls in {column} up by {measured} of the rows; the limit is {limit}",
     "geometry_loss": "rows without a shape up by {measured} of all; the limit is {limit}",
-    "none_compared": "records of the version released again that nothing could be compared with: {measured}",
+    "none_compared": "records of the version before that nothing could be compared with: {measured}",
     "agent_silent": "the matching agent was asked twice and did not answer",
 }
 """What each rule found, in words."""
