@@ -7,6 +7,7 @@ every wrong match listed with both rows; then each goal with its figure. Limits 
 
 import argparse
 import importlib
+import importlib.util
 import json
 import tempfile
 import time
@@ -35,6 +36,7 @@ TIMES_THE_LIMIT = 6.0
 PEERS = {"splink": "link", "recordlinkage": "recordlinkage", "duckdb jaro-winkler": "jaro_winkler"}
 SUMMED = ("left_over", "edited", "survivors", "matched", "right", "kept", "cpu", "wall", "linking_cpu", "limit_cpu",
           "pairs_judged", "agent_cpu", "agent_wall", "right_at_best")  # fmt: skip
+JOB = "matching, generated edits"
 OURS, ALONE = "built-in agent", "content alone"
 
 
@@ -66,12 +68,9 @@ def _judge(mix: dict[str, dict[str, Any]]) -> None:
     for way in (way for way in PEERS if way in mix):
         peer = mix[way]
         judge_least(f"matching, precision on the mix beside {way}", told, ours["precision"], peer["precision"])
-        judge_least(
-            f"matching, recall on the mix beside {way} at its best threshold for precision {PRECISION}",
-            told | {"recall_at_its_own_threshold": peer["recall"]},
-            ours["recall"],
-            peer["recall_at_best"],
-        )
+        better = max(peer["recall"], peer["recall_at_best"])
+        judge_least(f"matching, recall on the mix beside {way}, by its own threshold or the best one",
+                    told, ours["recall"], better)  # fmt: skip
         judge(f"matching, CPU beside {way}", told, ours["linking_cpu"], peer["linking_cpu"])
     pairs = told | {"pairs_judged": ours["pairs_judged"]}
     judge("matching, seconds for judging all pairs", pairs, ours["agent_wall"], SECONDS)
@@ -105,7 +104,11 @@ def generated(kind: str, left_over: int, *, peer: bool) -> Iterator[dict[str, An
     yield _figures(OURS, tables, judged.found, found, cost | limit | {"pairs_judged": len(asked.pairs)} | seconds)
     if peer:
         for way in PEERS:
-            yield _peer(way, tables, alone.found, left) | limit
+            if importlib.util.find_spec(_module(way)) is None:
+                missing = f"{_module(way)} is not installed: pip install 'ploti[bench]'"
+                yield {"job": JOB, "kind": kind, "way": way, "left_out": missing}
+            else:
+                yield _peer(way, tables, alone.found, left) | limit
 
 
 def _cost(outcome: Outcome, linking: float) -> dict[str, Any]:
@@ -129,10 +132,14 @@ def _left_over(tables: edits.Tables, alone: dict[int, int]) -> LeftOver:
     return LeftOver((old, new), ([tables.old[place] for place in old], [tables.new[place] for place in new]))
 
 
+def _module(way: str) -> str:
+    return way.partition(" ")[0]
+
+
 def _peer(way: str, tables: edits.Tables, alone: dict[int, int], left: LeftOver) -> dict[str, Any]:
     """A peer on the rows that content left over; also with the threshold that the truth says would be right."""
     link: Callable[..., linked.Linked] = getattr(splinked if way == "splink" else linked, PEERS[way])
-    importlib.import_module(way.partition(" ")[0])
+    importlib.import_module(_module(way))
     cpu, wall = time.process_time(), time.perf_counter()
     answer = link(*left.rows, tables.types)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
@@ -162,7 +169,7 @@ def _figures(
     right = sum(tables.truth.get(old) == new for old, new in judged.items())
     kept = sum(found.get(old) == new for old, new in tables.truth.items())
     return {
-        "job": "matching, generated edits",
+        "job": JOB,
         "kind": tables.kind,
         "way": way,
         "left_over": len(tables.old) - sum(old not in judged for old in found),
@@ -186,7 +193,7 @@ def _shares(right: int, matched: int, edited: int, kept: int, survivors: int) ->
 
 def mixed(figures: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Give the sums over all kinds, by way."""
-    for way in dict.fromkeys(line["way"] for line in figures):
+    for way in dict.fromkeys(line["way"] for line in figures if "left_out" not in line):
         of_way = [line for line in figures if line["way"] == way]
         names = [name for name in SUMMED if name in of_way[0]]
         total = {name: round(sum(line[name] for line in of_way), 3) for name in names}
@@ -195,7 +202,7 @@ def mixed(figures: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         best = (
             {"recall_at_best": round(total["right_at_best"] / total["edited"], 4)} if "right_at_best" in total else {}
         )
-        yield {"job": "matching, generated edits", "kind": "mix", "way": way, **total, **shares, **times, **best}
+        yield {"job": JOB, "kind": "mix", "way": way, **total, **shares, **times, **best}
 
 
 if __name__ == "__main__":
