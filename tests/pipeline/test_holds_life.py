@@ -202,7 +202,7 @@ def test_a_discarded_version_burns_no_schema_number(publisher):
     ("key", "state", "reason", "known_by"),
     [
         ((), FULL, "key_columns_changed", "v"),
-        (("v",), FULL, "key_columns_changed", "v"),
+        (("v",), table(range(40), row="1{0},x{0}"), "key_columns_changed", "v"),
         (("k",), OTHER_COLUMN, "schema_changed", "k"),
         (("k",), table(range(40), "v,w", "x{0},{0}"), "key_columns_changed", "v"),
     ],
@@ -219,15 +219,22 @@ def test_a_breaking_change_is_a_resync_in_which_matched_records_keep_their_ids(p
     assert publisher.ids(1, known_by) == publisher.ids(2, known_by)
 
 
-def test_a_key_pinned_for_the_first_time_is_minor_and_keeps_its_changes(publisher):
+def test_a_key_pinned_for_the_first_time_and_an_added_column_still_have_changes_to_apply(publisher):
     publisher.define(key=())
     subscription = publisher.subscribe()
     publisher.outcome(FULL)
     publisher.define(key=("k",))
     assert publisher.outcome(FULL) == ("released", 2)
-    change = publisher.version(2).schema_change
-    assert (change.kind, change.key_changed, publisher.version(2).schema_version) == ("additive", True, "1.1")
-    assert [name for name, *_ in publisher.log(subscription)][-2:] == ["schema_changed", "updated"]
+    assert publisher.outcome(table(range(41), "k,v,n", "{0},x{0},{0}")) == ("released", 3)
+    pinned, wider = publisher.version(2), publisher.version(3)
+    assert (pinned.schema_change.kind, pinned.schema_change.key_changed, pinned.schema_version) == (
+        "additive",
+        True,
+        "1.1",
+    )
+    assert (wider.schema_change.kind, wider.schema_version) == ("additive", "1.2")
+    assert [len(version.files_of("changes")) for version in (pinned, wider)] == [1, 1]
+    assert [name for name, *_ in publisher.log(subscription)][-4:] == ["schema_changed", "updated"] * 2
     assert publisher.ids(1, "k") == publisher.ids(2, "k")
 
 

@@ -110,11 +110,14 @@ def test_a_value_that_many_left_overs_hold_tells_nothing(tmp_path):
     ("confidence", "same", "matched"),
     [(0.85, True, 1), (0.849, True, 0), (1.0, True, 1), (1.01, True, 0), (0.99, False, 0)],
 )
-def test_only_same_at_enough_confidence_matches(tmp_path, confidence, same, matched):
+def test_only_same_at_enough_confidence_matches_and_the_row_tells_it(tmp_path, confidence, same, matched):
     agent = Agent(confidence, lambda pair: same)
-    _, _, second = two(tmp_path, [row("1", "a"), row("z")], [row("9", "a", "t"), row("z")], judge=agent)
+    new = [row("9", "a", "t"), row("z", None, "edited")]
+    _, _, second = two(tmp_path, [row("1", "a"), row("z")], new, judge=agent)
     assert second.matched.by["agent"] == matched
-    assert second.counts == ((0, 1, 0) if matched else (1, 0, 1))
+    assert second.counts == ((0, 2, 0) if matched else (1, 1, 1))
+    scores = {row["k"]: row["_ploti_match_score"] for row in second.of("changed")}
+    assert scores == {"z": None} | ({"9": confidence} if matched else {})
 
 
 def test_a_record_that_the_agent_holds_for_another_is_deleted(tmp_path):
