@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, func, or_, select, update
 
 from ploti_server.adapters import store_tables as tables
 from ploti_server.adapters.store_transaction import Transaction
@@ -22,6 +22,9 @@ from ploti_server.pipeline.subscriptions import new_id
 _LOOK_AHEAD: Final = 8
 """Due deliveries of a webhook that are looked at for each one that it has room for."""
 
+_WEBHOOK = select(tables.webhooks).where(tables.webhooks.c.id == bindparam("id"))
+_DELIVERY = select(tables.deliveries).where(tables.deliveries.c.id == bindparam("id"))
+
 
 class SqlWebhooks:
     """`WebhookRecords` in the database."""
@@ -30,8 +33,8 @@ class SqlWebhooks:
         self._in = transaction
 
     def get(self, webhook_id: str) -> Webhook | None:
-        row = self._in.row(select(tables.webhooks).where(tables.webhooks.c.id == webhook_id))
-        return None if row is None else WEBHOOK.value(row)
+        rows = self._in.fetch(_WEBHOOK, id=webhook_id)
+        return WEBHOOK.value_of(rows[0]) if rows else None
 
     def lock(self, webhook_id: str) -> Webhook | None:
         found = self._in.locked(select(tables.webhooks).where(tables.webhooks.c.id == webhook_id))
@@ -63,8 +66,8 @@ class SqlDeliveries:
         self._in = transaction
 
     def get(self, delivery_id: str) -> Delivery | None:
-        row = self._in.row(select(tables.deliveries).where(tables.deliveries.c.id == delivery_id))
-        return None if row is None else DELIVERY.value(row)
+        rows = self._in.fetch(_DELIVERY, id=delivery_id)
+        return DELIVERY.value_of(rows[0]) if rows else None
 
     def of_webhook(
         self, webhook_id: str, limit: int, before: int | None = None, status: str | None = None
