@@ -82,6 +82,12 @@ class TestRules:
         assert served.post(SUBSCRIPTIONS, body | {"places": ["us"]}).status_code == 201
         assert served.post(SUBSCRIPTIONS, body | {"datasetIds": ["ds_nation"]}).status_code == 201
 
+    def test_deleting_one_makes_room_for_another(self, served):
+        made = [served.subscribe(places=["us"]) for _ in range(25)]
+        assert error(served.post(SUBSCRIPTIONS, {"places": ["us"]}))[:2] == (409, "limit_reached")
+        served.delete(f"{SUBSCRIPTIONS}/{made[7]}")
+        assert [served.post(SUBSCRIPTIONS, {"places": ["us"]}).status_code for _ in range(2)] == [201, 409]
+
     def test_any_member_reads_the_subscriptions_and_what_they_deliver(self, served):
         served.version("ds_orange", 1)
         made = served.subscribe(places=[ORANGE])

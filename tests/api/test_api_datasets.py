@@ -247,25 +247,22 @@ class TestDataset:
         assert answer.json()["source"]["url"] is None
         assert "secret" not in answer.text
 
-    def test_status_goes_from_not_built_over_building_and_held_to_available(self, served):
-        def status():
-            return served.get("/v1/feeds/datasets/ds_orange").json()["status"]
+    def test_status_says_why_there_is_no_version_yet(self, served):
+        def status(dataset_id="ds_orange"):
+            return served.get(f"/v1/feeds/datasets/{dataset_id}").json()["status"]
+
+        nowhere = replace(_stored(served, "ds_both").source, url="/nowhere/permits.csv")
+        served.put_catalog(replace(_stored(served, "ds_both"), source=nowhere))
 
         assert status() == "not_built"
         served.subscribe(places=["fl-county-orange"])
-        assert status() == "building"
+        assert (status(), status("ds_both")) == ("building", "awaiting_release")
         served.check("ds_orange", status=CheckStatus.FAILED)
         assert status() == "failed"
         served.version("ds_orange", 1, status=VersionStatus.HELD, reasons=("data_check",))
         assert status() == "held"
         served.version("ds_orange", 1)
         assert status() == "available"
-
-    def test_dataset_whose_source_is_gone_awaits_its_release(self, served):
-        stored = _stored(served, "ds_orange")
-        served.put_catalog(replace(stored, source=replace(stored.source, url="/nowhere/permits.csv")))
-        served.subscribe(places=["fl-county-orange"])
-        assert served.get("/v1/feeds/datasets/ds_orange").json()["status"] == "awaiting_release"
 
     @pytest.mark.parametrize(
         ("dataset_id", "code"),

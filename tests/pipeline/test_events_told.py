@@ -103,10 +103,15 @@ class TestHeld:
         publisher.release()
         assert current(publisher) == 2
 
-    def test_since_is_when_the_held_version_was_built(self, publisher, subscription, held):
+    def test_since_is_when_the_held_version_was_built(self, publisher, subscription):
+        file = publisher.folder / "half.csv"
+        file.write_text(HALF)
+        check = take_state(publisher.ports, DATASET, GivenState(file))
+        publisher.clock.advance(hours=2)
+        work_one(publisher.ports, new_owner(), check.id)
+        since = f"{publisher.clock.now():%Y-%m-%dT%H:%M:%S}.000Z"
         publisher.clock.advance(hours=5)
         late = publisher.subscribe()
-        since = f"{held:%Y-%m-%dT%H:%M:%S}.000Z"
         assert told(publisher, subscription, "since") == told(publisher, late, "since") == [("delayed", since)]
 
     def test_released_it_is_sent_as_usual_after_a_change_of_its_schema(self, publisher, subscription, held):

@@ -88,9 +88,11 @@ def test_a_check_that_finds_nothing_new_publishes_nothing_and_moves_when_it_was_
     subscription = subscribe(ports).id
     for expected in ("released", "unchanged"):
         queue_due(ports)
+        read_at = clock.now()
+        clock.advance(hours=1)
         assert work_one(ports, new_owner()).outcome == expected
         with ports.store.read() as records:
-            assert records.catalog.refresh("ds_file").last_checked_at == clock.now()
+            assert records.catalog.refresh("ds_file").last_checked_at == read_at
             assert [version.number for version in records.versions.released("ds_file")] == [1]
             versions = [
                 e.data["version"] for e in records.events.after(subscription, 0, 9) if e.dataset_id == "ds_file"
