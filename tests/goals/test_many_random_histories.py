@@ -5,10 +5,15 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.pipeline.random_source import histories
-from tests.pipeline.test_random_histories import KINDS, check
+from tests.pipeline.test_random_histories import check
 
 pytestmark = pytest.mark.goals
 HISTORIES = 500
+KINDS = pytest.mark.parametrize(
+    ("keyed", "shapes"),
+    [(True, False), (False, False), (True, True), (False, True)],
+    ids=["keyed", "unkeyed", "keyed with shapes", "unkeyed with shapes"],
+)
 MANY = settings(max_examples=HISTORIES, deadline=None, suppress_health_check=list(HealthCheck))
 
 

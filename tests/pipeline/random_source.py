@@ -54,11 +54,12 @@ HOLD = ("release", "release", "release", "discard", "leave")
 @st.composite
 def histories(draw, keyed=None, shapes=None):
     """Draw a history of a few states; what is told is not drawn."""
+    kinds = {None: [None, None, "point", "square"], True: ["point", "square"], False: [None]}
     act = st.tuples(st.sampled_from(ACTS), st.integers(0, 9_999))
     step = st.tuples(st.lists(act, min_size=1, max_size=4), st.sampled_from(HOLD), st.sampled_from(STAFF))
     return History(
         keyed=draw(st.booleans()) if keyed is None else keyed,
-        shapes=draw(st.sampled_from(["point", "square"])) if shapes else None,
+        shapes=draw(st.sampled_from(kinds[shapes])),
         volatile=draw(st.booleans()),
         agent=draw(st.sampled_from(["nobody", "built-in"])),
         stored=draw(st.sampled_from(["memory", "memory", "memory", "sqlite"])),
