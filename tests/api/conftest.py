@@ -48,6 +48,23 @@ DATASETS = (
 SCHEMA = Schema((Column("id", "string", False, "ID"), Column("name", "string", True, "name")), ("id",))
 
 
+def error(answer: Any) -> tuple[int, str, str | None]:
+    """Give an answer's status with its error's code and the field at fault."""
+    found = answer.json()["error"]
+    return answer.status_code, found["code"], found.get("field")
+
+
+def told(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Give the type's last word and the dataset of each event."""
+    return [(e["type"].removeprefix("feed.dataset."), e["data"]["datasetId"]) for e in events]
+
+
+def stored(served: Any, dataset_id: str) -> Dataset:
+    """Give a dataset as the catalog has it."""
+    with served.ports.store.read() as records:
+        return records.catalog.dataset(dataset_id)
+
+
 @dataclass
 class Served:
     """A publisher with its API in the same process."""

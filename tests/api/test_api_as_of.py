@@ -3,17 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from tests.api.conftest import error
 
 from ploti_server.adapters import store_tables as tables
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.pipeline.workspaces import set_workspace
 
 SUBSCRIPTIONS = "/v1/feeds/subscriptions"
-
-
-def error(answer):
-    found = answer.json()["error"]
-    return answer.status_code, found["code"], found.get("field")
 
 
 def cursor(number):

@@ -5,15 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from tests.api.conftest import error
 
 from ploti_server.pipeline.workspaces import set_workspace
 
 SUBSCRIPTIONS = "/v1/feeds/subscriptions"
-
-
-def error(answer):
-    found = answer.json()["error"]
-    return answer.status_code, found["code"], found.get("field")
 
 
 def told(events):

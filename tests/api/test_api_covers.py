@@ -1,7 +1,7 @@
 """What a subscription covers and who may say so, a test for each sentence of page 000 about it (D8.8, D10.3)."""
 
 import pytest
-from tests.api.conftest import dataset
+from tests.api.conftest import dataset, error
 
 from ploti_server.domain.places import counties_of
 from ploti_server.pipeline.workspaces import create_key, remove_member, set_workspace
@@ -9,11 +9,6 @@ from ploti_server.pipeline.workspaces import create_key, remove_member, set_work
 DATASETS = "/v1/feeds/datasets"
 SUBSCRIPTIONS = "/v1/feeds/subscriptions"
 ORANGE = "fl-county-orange"
-
-
-def error(answer):
-    found = answer.json()["error"]
-    return answer.status_code, found["code"], found.get("field")
 
 
 def delivered(served, subscription):

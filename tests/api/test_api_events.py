@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.api.conftest import error, stored, told
 
 from ploti_server.domain.checks import Refresh
 from ploti_server.domain.events import added, delayed, released, removed, stale
@@ -21,20 +22,6 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 ORANGE = "/v1/feeds/datasets/ds_orange"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VERSION = Version("ds_x", 2, 1, VersionStatus.RELEASED, 1, resync_reason="first_version")
-
-
-def error(answer):
-    found = answer.json()["error"]
-    return answer.status_code, found["code"], found.get("field")
-
-
-def told(events):
-    return [(e["type"].removeprefix("feed.dataset."), e["data"]["datasetId"]) for e in events]
-
-
-def stored(served, dataset_id):
-    with served.ports.store.read() as records:
-        return records.catalog.dataset(dataset_id)
 
 
 def links(number):

@@ -5,14 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from tests.api.conftest import error
 
 SUBSCRIPTIONS = "/v1/feeds/subscriptions"
 BODY = {"name": "Mine", "places": ["fl"]}
-
-
-def error(answer):
-    found = answer.json()["error"]
-    return answer.status_code, found["code"], found.get("field")
 
 
 def create(served, key, body=BODY, who="admin"):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.api.conftest import error, stored, told
 
 from ploti_server.domain.checks import CheckStatus
 from ploti_server.domain.schema import Column, Schema
@@ -11,20 +12,6 @@ from ploti_server.pipeline.workspaces import set_workspace
 
 SUBSCRIPTIONS = "/v1/feeds/subscriptions"
 VERSIONS = "/v1/feeds/datasets/ds_orange/versions"
-
-
-def error(answer):
-    found = answer.json()["error"]
-    return answer.status_code, found["code"], found.get("field")
-
-
-def told(events):
-    return [(e["type"].removeprefix("feed.dataset."), e["data"]["datasetId"]) for e in events]
-
-
-def stored(served, dataset_id):
-    with served.ports.store.read() as records:
-        return records.catalog.dataset(dataset_id)
 
 
 def put_unnoticed(served, *changed):

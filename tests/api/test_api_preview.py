@@ -3,18 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from tests.api.conftest import dataset
+from tests.api.conftest import dataset, error
 
 from ploti_server.pipeline.workspaces import set_workspace
 
 SUBSCRIPTIONS = "/v1/feeds/subscriptions"
 PREVIEW = f"{SUBSCRIPTIONS}/preview"
 EVERYWHERE = {"places": ["fl-county-orange", "fl-county-seminole", "fl", "us"], "datasetIds": ["ds_nowhere"]}
-
-
-def error(answer):
-    found = answer.json()["error"]
-    return answer.status_code, found["code"], found.get("field")
 
 
 def preview(served, body, who="admin", **query):

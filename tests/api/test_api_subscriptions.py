@@ -1,21 +1,13 @@
 """Subscriptions and their events over the API (page 000, 003, D7.3 to D7.7)."""
 
 import pytest
+from tests.api.conftest import error, told
 
 from ploti_server.domain.versions import VersionStatus
 from ploti_server.pipeline.deliver import deliver_due
 
 SUBSCRIPTIONS = "/v1/feeds/subscriptions"
 VERSION = "/v1/feeds/datasets/ds_florida/versions/1"
-
-
-def error(answer):
-    found = answer.json()["error"]
-    return answer.status_code, found["code"], found.get("field")
-
-
-def told(events):
-    return [(e["type"].removeprefix("feed.dataset."), e["data"]["datasetId"]) for e in events]
 
 
 class TestCreate:
