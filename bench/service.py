@@ -70,7 +70,7 @@ def _note_what_is_there(home: Path) -> None:
 
 def mixed_reads(home: Path, rate: float, seconds: float) -> dict[str, float]:
     """Read while versions are released by a process of their own; gives what was seen."""
-    with serving("ploti-server", home) as (port, process):
+    with serving(home) as (port, process):
         before = cpu_of(process)
         command = [sys.executable, "-m", "bench.service", "release", str(home), str(seconds + WARM_UP)]
         releasing = subprocess.Popen(command)
