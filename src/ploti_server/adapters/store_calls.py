@@ -76,8 +76,13 @@ class SharedCalls:
 
     def _open(self) -> tuple[int, mmap.mmap]:
         handle = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
-        os.posix_fallocate(handle, 0, _ROW * _ROWS)  # a full disk is told here: a page without room would kill us
-        self._opened = handle, mmap.mmap(handle, _ROW * _ROWS)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            have = os.fstat(handle).st_size
+            os.pwrite(handle, bytes(max(_ROW * _ROWS - have, 0)), have)  # a hole on a full disk would kill who maps it
+            self._opened = handle, mmap.mmap(handle, _ROW * _ROWS)
+        finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)
         return self._opened
 
 
