@@ -2,8 +2,11 @@
 
 import os
 import subprocess
+import tomllib
 
+import psycopg
 import pytest
+from tests.e2e.serving import REPO
 from tests.e2e.test_bare_install import INSTALL_SECONDS, _built_wheel
 
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
@@ -68,3 +71,28 @@ def test_the_extra_for_sync_looks_and_follows_alone(wheel, address, tmp_path):
         f"changes {SUBSCRIPTION} --since 1d",
     ):
         assert D in run(python, ["-m", "ploti.cli", *line.split()], tmp_path, address)
+
+
+def test_the_extra_for_postgresql_follows_alone(wheel, address, tmp_path, postgres_database):
+    python = installed(tmp_path, wheel, "postgres")
+    for line in (f"sync {SUBSCRIPTION} --to {postgres_database}", f"sync verify --to {postgres_database}"):
+        assert D in run(python, ["-m", "ploti.cli", *line.split()], tmp_path, address)
+    with psycopg.connect(postgres_database) as db:
+        assert db.execute(f"SELECT kind FROM {D}").fetchall() == [("1",)]
+    assert "extra postgres " in run(python, ["-m", "ploti.cli", "doctor"], tmp_path, address)
+
+
+def test_the_extra_for_publishing_makes_a_home_alone(wheel, tmp_path):
+    server = installed(tmp_path, wheel, "server").with_name("ploti-server")
+    home = ["--home", str(tmp_path / "home")]
+    run(server, ["workspace", "create", "team", "--coverage", "fl-counties", *home], tmp_path, {})
+    assert "team" in run(server, ["workspace", "list", *home], tmp_path, {})
+
+
+TESTED = {*ALONE, "postgres", "server"}
+WITH_OTHERS = {"spark": "one more engine of a publisher", "bench": "peers to measure with", "dev": "all that is above"}
+
+
+def test_every_extra_is_tested_here_or_goes_with_others():
+    told = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert told.keys() == TESTED | WITH_OTHERS.keys()

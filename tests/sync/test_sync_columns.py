@@ -4,7 +4,7 @@ import json
 from contextlib import contextmanager
 
 import pytest
-from tests.sync.test_sync_consumers import KITS
+from tests.sync.test_sync_consumers import FEWER, KITS
 
 from ploti import Client, Retries
 from ploti.sync.columns import choices_of
@@ -17,7 +17,7 @@ COLUMNS = {"number": "string", "value": "number", "owner": "string", "geometry":
 POINT = bytes.fromhex("0101000000000000000000F03F0000000000000040")
 
 
-@pytest.fixture(params=KITS)
+@pytest.fixture(params=FEWER)
 def kit(request, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     at = request.getfixturevalue("postgres_database") if request.param == "postgresql" else tmp_path

@@ -18,6 +18,10 @@ KITS = {"duckdb": DuckKit, "geopackage": GeoPackageKit, "parquet": ParquetKit, "
 ONCE = Retries(attempts=2, first_wait=0, longest_wait=0)
 
 
+FEWER = [pytest.param(name, marks=() if name in {"parquet", "postgresql"} else pytest.mark.goals) for name in KITS]
+"""The targets that differ most, in each run of the tests; all of them are a goal."""
+
+
 @pytest.fixture(params=KITS)
 def kit(request, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -44,6 +48,7 @@ QUICK = ("ids_replaced",)
 """Told to each target in each run of the tests; all stories are a goal."""
 
 
+@pytest.mark.parametrize("kit", FEWER, indirect=True)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.goals) for name in STORIES]
 )

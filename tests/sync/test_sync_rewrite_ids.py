@@ -115,6 +115,7 @@ def test_ids_whose_map_went_with_a_version_released_again_are_asked_for(kit, fee
     assert kept == {1: "none of ours", 2: record_id(999), 3: record_id(3)}
 
 
+@pytest.mark.parametrize("kit", ["geopackage"], indirect=True)
 def test_a_dataset_stays_behind_while_nobody_tells_what_became_of_its_ids(kit, feed, client):
     sync(client, SUBSCRIPTION, kit.open(reach_nothing))
     kit.run(*ORDERS)
@@ -129,6 +130,7 @@ def test_a_dataset_stays_behind_while_nobody_tells_what_became_of_its_ids(kit, f
     assert ordered(kit)[1] == record_id(101)
 
 
+@pytest.mark.parametrize("kit", ["geopackage"], indirect=True)
 def test_resync_asks_for_ids_that_a_run_without_the_column_passed_over(kit, feed, client):
     sync(client, SUBSCRIPTION, kit.open(reach_nothing))
     kit.run(*(each.replace("{key}", "") for each in ORDERS))

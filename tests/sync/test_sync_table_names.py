@@ -18,7 +18,7 @@ SCHEME = "county_{dataset}_now"
 TABLE = f"county_{A}_now"
 
 
-@pytest.fixture(params=["duckdb", "geopackage", "parquet", "postgresql"])
+@pytest.fixture(params=[pytest.param("duckdb", marks=pytest.mark.goals), "geopackage", "parquet", "postgresql"])
 def place(request, tmp_path, monkeypatch):
     """An address, and what asks the tables there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
