@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +49,11 @@ class Server:
     def cpu(self) -> float:
         """CPU seconds of the server so far: its own, those of its processes that ended and of those that live."""
         children = Path(f"/proc/{self.process}/task/{self.process}/children").read_text().split()
-        return sum(_times(self.process)) + sum(sum(_times(int(child))[:2]) for child in children)
+        living = 0.0
+        for child in children:
+            with suppress(FileNotFoundError, ProcessLookupError):  # one that ended by now is in its parent's sum
+                living += sum(_times(int(child))[:2])
+        return living + sum(_times(self.process))
 
     def measured(self, job: Callable[[], Cost]) -> Cost:
         """Do a job and write to disk what it left; CPU is the client's and the server's, memory the client's."""

@@ -31,7 +31,7 @@ To = Annotated[
     str,
     Parameter(
         name="--to",
-        help="The database: duckdb:///FILE, sqlite:///FILE.gpkg, parquet:///FOLDER or postgresql://USER@HOST/DATABASE",
+        help="The database: duckdb:///FILE, sqlite:///FILE.gpkg, parquet:///FOLDER or postgresql://USER@HOST/DATABASE.",
     ),
 ]
 RewriteIds = Annotated[
@@ -39,10 +39,36 @@ RewriteIds = Annotated[
     Parameter(
         negative="",
         show_default=False,
-        help="A column of a table of yours that holds ids of records, like orders.permit_id",
+        help="A column of a table of yours that holds ids of records, like orders.permit_id: where a version replaces "
+        "ids, they are rewritten together with its rows. May be repeated.",
     ),
 ]
-Schema = Annotated[str | None, Parameter(name="--schema", help="The schema in a PostgreSQL database")]
+Wanted = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        show_default=False,
+        help="A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run.",
+    ),
+]
+Columns = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        show_default=False,
+        help="The columns of a dataset that are wanted, like ds_permits=number,value; kept for later runs. May be "
+        "repeated, once a dataset; ds_permits=* is all of them again.",
+    ),
+]
+Without = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        show_default=False,
+        help="The columns of a dataset that are not wanted, like ds_permits=owner; new ones come.",
+    ),
+]
+Schema = Annotated[str | None, Parameter(name="--schema", help="The schema in a PostgreSQL database.")]
 
 
 @app.default
@@ -51,11 +77,11 @@ def sync_subscription(
     *,
     to: To,
     schema: Schema = None,
-    dataset: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    dataset: Wanted = (),
     history: Annotated[bool, Parameter(negative="")] = False,
     table_name: str | None = None,
-    columns: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-    without: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    columns: Columns = (),
+    without: Without = (),
     rewrite_ids: RewriteIds = (),
     on_major: Literal["pause", "apply"] = "pause",
     follow: Annotated[bool, Parameter(negative="")] = False,
@@ -70,20 +96,10 @@ def sync_subscription(
     ----------
     subscription
         The subscription, like sub_8f3k2m; PLOTI_SUBSCRIPTION unless given.
-    dataset
-        A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run.
     table_name
         How a new database names its tables, like county_{dataset}; {dataset}, their ids, unless given. Kept for good.
-    columns
-        The columns of a dataset that are wanted, like ds_permits=number,value; kept for later runs. May be repeated,
-        once a dataset; ds_permits=* is all of them again.
-    without
-        The columns of a dataset that are not wanted, like ds_permits=owner; new ones come.
     history
         Keep every row's past in DATASET_history, from now on (DuckDB and PostgreSQL).
-    rewrite_ids
-        A column of a table of yours that holds ids of records, like orders.permit_id: where a version replaces ids,
-        they are rewritten together with its rows. May be repeated.
     on_major
         What to do with a MAJOR schema change: keep that dataset at its version, or follow it.
     follow

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import duckdb
 
@@ -10,6 +11,8 @@ from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import StepBlocked, column_comment
 from ploti.sync.targets._duckdb_file import first_line, literal, quoted
+
+_POINT: Final = "Point"
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def bring_shape(
 ) -> None:
     """Make the table, or add the columns that it lacks; raises StepBlocked for a table that sync did not make."""
     if shape is None:
-        _create(db, table, {name: _stored(type_) for name, type_ in columns.items()})
+        _create(db, table, _kept(schema, columns))
     elif known is None:
         raise StepBlocked(f"a table {table} that sync did not make is there already: rename or drop it")
     else:
@@ -80,11 +83,19 @@ def rebuild_shape(
     ).fetchall()
     own = {name: type_ for name, type_ in shape.columns.items() if name not in delivered and name not in columns}
     db.execute(f"DROP TABLE {quoted(table)}")
-    _create(db, table, {**{name: _stored(type_) for name, type_ in columns.items()}, **own})
+    _create(db, table, {**_kept(schema, columns), **own})
     _describe(db, table, schema)
     for view in views:
         _probe(db, view, table)
     return [row[0] for row in indexes]
+
+
+def _kept(schema: Schema, columns: Mapping[str, ColumnType]) -> dict[str, str]:
+    """Give the columns of a new table: shapes beyond points are compressed whole, not searched for what repeats."""
+    large = [column["name"] for column in schema["columns"] if column.get("geometryType", _POINT) != _POINT]
+    return {
+        name: _stored(type_) + (" USING COMPRESSION zstd" if name in large else "") for name, type_ in columns.items()
+    }
 
 
 def _create(db: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str]) -> None:
