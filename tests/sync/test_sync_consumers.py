@@ -7,12 +7,13 @@ from tests.sync.test_sync_postgresql_stories import PostgresKit
 
 from ploti import Client, Retries
 from ploti.contract.events import EVENT_TYPES, REMOVED, RESYNC_REASONS, RESYNC_REQUIRED
+from ploti.contract.files import CHANGE, OP, RECORD_ID, part_path
 from ploti.sync.loop import sync
 from ploti.sync.target import reach_nothing
 from ploti.testing.consumers import STORIES, check_consumer
-from ploti.testing.feed import SUBSCRIPTION, Feed
-from ploti.testing.stories import PERMITS, permits
-from ploti.testing.targets import check_killed, sync_feed
+from ploti.testing.feed import SUBSCRIPTION, Feed, changes_part, record_id
+from ploti.testing.stories import PERMITS, A, permit, permits
+from ploti.testing.targets import check_killed, check_rows, sync_feed
 
 KITS = {"duckdb": DuckKit, "geopackage": GeoPackageKit, "parquet": ParquetKit, "postgresql": PostgresKit}
 ONCE = Retries(attempts=2, first_wait=0, longest_wait=0)
@@ -68,6 +69,23 @@ def test_the_stories_play_every_event_and_every_reason():
     assert {type_ for type_, _ in seen} == set(EVENT_TYPES)
     assert {reason for type_, reason in seen if type_ == RESYNC_REQUIRED} == set(RESYNC_REASONS)
     assert {reason for type_, reason in seen if type_ == REMOVED} >= {"left_coverage", "no_longer_deliverable"}
+
+
+@pytest.mark.parametrize("key", [(), ("number",)], ids=["unkeyed", "keyed"])
+def test_every_upsert_is_insert_or_replace_in_keyed_and_unkeyed_datasets_alike(kit, key):
+    """Whatever it is told as: `added` where the table holds the record already, `changed` where it does not."""
+    feed = Feed()
+    feed.add(A, PERMITS, permits(*range(10)), key=key)
+    sync_feed(feed, kit)
+    put = {record_id(3): permit(3, 7.0), record_id(40): permit(40)}
+    lines = [
+        {RECORD_ID: id_, **row, OP: "upsert", CHANGE: change}
+        for (id_, row), change in zip(put.items(), ("added", "changed"), strict=True)
+    ]
+    feed.update(A, put=put, files={part_path("changes", 0): changes_part(feed.current(A).schema, lines)})
+    (report,) = sync_feed(feed, kit).datasets
+    assert (report.reloaded, report.held.version) == (False, 2)
+    check_rows(feed, kit, A, 2)
 
 
 FIVE = tuple(f"ds_{letter}" for letter in "abcde")

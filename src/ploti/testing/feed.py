@@ -5,7 +5,7 @@
 
 import tempfile
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -75,11 +75,19 @@ class Feed:
         """Give the newest version."""
         return self.snapshots[dataset_id][max(self.snapshots[dataset_id])]
 
-    def add(self, dataset_id: str, columns: Mapping[str, ColumnType], rows: Rows | None = None, **facts: Any) -> None:
+    def add(
+        self,
+        dataset_id: str,
+        columns: Mapping[str, ColumnType],
+        rows: Rows | None = None,
+        *,
+        key: Sequence[str] = (),
+        **facts: Any,
+    ) -> None:
         """Add a dataset to the subscription; with `rows`, release its first version too."""
         self.snapshots[dataset_id] = {}
         shapes = "Point" if "geometry" in columns else None
-        self.api.add_dataset(dataset_id, geometry=shapes, key_columns=(), **facts)
+        self.api.add_dataset(dataset_id, geometry=shapes, key_columns=key, **facts)
         if rows is not None:
             self.reload(dataset_id, rows, "first_version", columns=columns)
 
@@ -205,7 +213,7 @@ class Feed:
             "datasetId": dataset_id,
             "schemaVersion": following if before else "1.0",
             "firstVersion": number,
-            "keyColumns": [],
+            "keyColumns": self.api.state.datasets[dataset_id].key_columns,
             "columns": [_column(name, type_) for name, type_ in columns.items()],
             "changeFromPrevious": _change(before, had, columns, breaking=breaking) if before else None,
         }
