@@ -114,11 +114,12 @@ class TestTypes:
             ("added", {"datasetId": "ds_orange", "version": 3, "schemaVersion": "2.1", "links": links(3)}),
         ]
 
-    def test_updated_when_there_is_a_version_to_apply_as_changes(self, served, orange):
+    @pytest.mark.parametrize("numbers", [(1, 2, 3), (0, 0, 0)])
+    def test_updated_when_there_is_a_version_to_apply_as_changes(self, served, orange, numbers):
         served.version("ds_orange", 1)
-        served.release("ds_orange", 4, previous_version=1, schema_version="1.0")
+        served.release("ds_orange", 4, previous_version=1, schema_version="1.0", counts=Counts(*numbers))
         data = {"datasetId": "ds_orange", "version": 4, "previousVersion": 1, "schemaVersion": "1.0"}
-        counts = {"added": 1, "changed": 2, "removed": 3}
+        counts = dict(zip(("added", "changed", "removed"), numbers, strict=True))
         assert sent(served, orange) == [("updated", data | {"counts": counts, "links": links(4)})]
 
     @pytest.fixture
@@ -223,10 +224,19 @@ class TestRemoved:
         assert self.reason(served, permits) == "left_coverage"
         assert served.get(f"{SUBSCRIPTIONS}/{permits}").json()["places"] == ["fl-county-orange"]
 
-    def test_plan_changed_though_it_is_still_in_the_coverage(self, served):
+    @pytest.mark.parametrize(
+        ("coverage", "reasons"),
+        [
+            (None, {"ds_orange": "plan_changed"}),
+            (["fl-county-seminole"], dict.fromkeys(["ds_orange", "ds_orange_zoning"], "left_coverage")),
+        ],
+        ids=["still", "no longer either"],
+    )
+    def test_plan_changed_though_it_is_still_in_the_coverage(self, served, coverage, reasons):
         made = served.subscribe(datasetIds=["ds_orange", "ds_orange_zoning"])
-        set_workspace(served.ports, "florida", topics=["zoning"])
-        assert self.reason(served, made) == "plan_changed"
+        set_workspace(served.ports, "florida", coverage, ["zoning"])
+        left = [e["data"] for e in served.events(made) if e["type"] == "feed.dataset.removed"]
+        assert {one["datasetId"]: one["reason"] for one in left} == reasons
 
     @pytest.mark.parametrize(
         ("change", "body"),

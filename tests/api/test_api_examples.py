@@ -64,5 +64,6 @@ def test_a_webhook(curl, served):
     "subscriptionId": "%s"
   }"""
     answer = curl("POST", "/v1/webhooks", body % made)
-    assert answer.status_code == 201
-    assert (answer.json()["subscriptionId"], answer.json()["secret"][:6]) == (made, "whsec_")
+    hook = answer.json()
+    assert (answer.status_code, hook["url"], hook["events"]) == (201, "https://acme.example/hooks/ploti", None)
+    assert (hook["subscriptionId"], hook["secret"][:6]) == (made, "whsec_")

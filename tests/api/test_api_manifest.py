@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.api.conftest import error, stored, told
+from tests.api.test_api_attachments import attached
 
 from ploti_server.domain.checks import CheckStatus
 from ploti_server.domain.schema import Column, Schema
@@ -141,16 +142,19 @@ class TestManifest:
         assert self.manifest(served, subscription)["eventCursor"] == self.manifest(served, subscription)["eventCursor"]
 
     def test_manifest_needs_the_plan_and_is_busy_while_another_changes_the_datasets(self, served):
-        subscription = served.subscribe(places=["fl"])
+        subscription = served.subscribe(places=["fl", "us"])
+        first = self.manifest(served, subscription, limit=1)
         served.plans.available = False
-        answer = served.get(f"{SUBSCRIPTIONS}/{subscription}/manifest")
-        assert error(answer)[:2] == (503, "plan_unavailable")
+        for query in ({}, {"limit": 1, "cursor": first["nextCursor"]}, {"asOf": first["eventCursor"]}):
+            answer = served.get(f"{SUBSCRIPTIONS}/{subscription}/manifest", params=query)
+            assert error(answer)[:2] == (503, "plan_unavailable")
+            assert "try again in a minute" in answer.json()["error"]["message"]
         served.plans.available = True
         with served.ports.store.write() as records:
             records.catalog.put_dataset(replace(records.catalog.dataset("ds_florida"), retired=True))
         with served.ports.store.busy(subscription):
             assert error(served.get(f"{SUBSCRIPTIONS}/{subscription}/manifest"))[:2] == (409, "busy")
-        assert told(served.events(subscription)) == [("added", "ds_florida")]
+        assert told(served.events(subscription)) == [("added", "ds_florida"), ("added", "ds_nation")]
 
     def test_pages_are_of_one_moment_whatever_happens_meanwhile(self, served):
         for dataset_id in ("ds_both", "ds_orange", "ds_orange_zoning", "ds_florida"):
@@ -200,13 +204,16 @@ class TestFreshLinks:
     """The links to a version that is being loaded, given again."""
 
     def test_links_come_with_the_manifest_and_with_each_version_and_need_no_key(self, served):
-        served.version("ds_orange", 1)
+        attached(served, 1)
         subscription = served.subscribe(places=["fl-county-orange"])
         manifest = served.get(f"{SUBSCRIPTIONS}/{subscription}/manifest").json()
         version = served.get(f"{VERSIONS}/1").json()
         for files in (manifest["datasets"][0]["files"], version["files"]):
-            for link in (*files["snapshot"], files["schema"], files["manifest"]):
+            assert files["attachments"]
+            for link in (*files["snapshot"], files["schema"], files["manifest"], *files["attachments"]):
                 assert len(served.client.get(link["url"]).content) == link["sizeBytes"]
+                another = link["url"][:-1] + ("1" if link["url"][-1] == "0" else "0")
+                assert served.client.get(another).status_code == 403
 
     def test_fresh_ones_are_signed_at_any_time_while_a_subscription_delivers_the_dataset(self, served):
         served.version("ds_orange", 1)

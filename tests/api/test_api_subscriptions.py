@@ -56,6 +56,8 @@ class TestCreate:
     def test_26th_is_refused_and_deleting_one_makes_room(self, served):
         made = [served.subscribe(places=["us"]) for _ in range(25)]
         assert error(served.post(SUBSCRIPTIONS, {"places": ["us"]}))[:2] == (409, "limit_reached")
+        wider = {"places": ["us", "fl"], "revision": 1}
+        assert served.patch(f"{SUBSCRIPTIONS}/{made[0]}", wider).status_code == 200
         served.delete(f"{SUBSCRIPTIONS}/{made[3]}")
         assert served.post(SUBSCRIPTIONS, {"places": ["us"]}).status_code == 201
         served.subscribe("other", places=["us"])

@@ -10,6 +10,7 @@ import pytest
 from ploti_server.domain.schema import Column, Schema, SchemaChange, SchemaVersion
 from ploti_server.domain.versions import Counts, StoredFile, VersionStatus
 from ploti_server.pipeline.prune import prune
+from ploti_server.pipeline.workspaces import set_workspace
 
 PATH = "/v1/feeds/datasets/ds_orange/versions"
 HIDDEN = [str(s) for s in VersionStatus if s not in (VersionStatus.RELEASED, VersionStatus.RELEASED_AGAIN)]
@@ -323,6 +324,8 @@ class TestFiles:
     @pytest.mark.parametrize(("place", "number", "refusal"), REFUSED.values(), ids=REFUSED)
     def test_links_are_refused_for(self, served, place, number, refusal):
         put_refused(served)
+        set_workspace(served.ports, "new-york", ["fl-county-orange"])
+        served.subscribe("other", places=["fl-county-orange"])
         served.subscribe(places=[place or "us"])
         answer = served.post(f"{PATH}/{number}/links", {"files": ["schema.json"]})
         assert (answer.status_code, answer.json()["error"]["code"]) == refusal

@@ -222,11 +222,20 @@ def test_a_copy_stays_as_long_as_a_version_that_lists_it_keeps_its_snapshot(says
 
 
 @pytest.mark.parametrize(
-    ("expired", "stays"), [(("changes",), True), (BOTH, False)], ids=["the last of its MAJOR", "past retention"]
+    ("expired", "listed_by", "since", "copy_stays", "list_stays"),
+    [
+        (("changes",), (1,), 100 * GRACE, True, True),
+        (BOTH, (1,), GRACE - MOMENT, True, True),
+        (BOTH, (1,), 100 * GRACE, False, False),
+        (BOTH, (1, 3), 100 * GRACE, True, False),
+    ],
+    ids=["the last of its MAJOR", "a link has not ended", "past retention", "a later version lists it too"],
 )
-def test_attachments_are_kept_as_long_as_a_version_that_lists_them_keeps_its_snapshot(expired, stays):
+def test_attachments_are_kept_as_long_as_a_version_that_lists_them_keeps_its_snapshot(
+    expired, listed_by, since, copy_stays, list_stays
+):
     copy, listed = f"ds_a/attachments/{'a' * 64}/1-1", "ds_a/versions/1/1/attachments.json"
     versions = [replace(OLD, expired=expired), *NEWER]
-    gone = set(removable([copy, *stored(1)], versions, {copy: (1,)}, LIMIT + 100 * GRACE, LIMITS))
-    assert (copy not in gone, listed not in gone) == (stays, stays)
-    assert (stored(1)[0] not in gone) is stays
+    gone = set(removable([copy, *stored(1)], versions, {copy: listed_by}, LIMIT + since, LIMITS))
+    assert (copy not in gone, listed not in gone) == (copy_stays, list_stays)
+    assert (stored(1)[0] not in gone) is list_stays

@@ -428,12 +428,14 @@ class TestCrash:
         scene.answer = crash
         with pytest.raises(Killed):
             scene.deliver()
-        scene.answer = Answer(204)
+        scene.answer = Answer(500)
         assert scene.deliver() == 0
         scene.clock.advance(minutes=1)
         assert scene.deliver() == 1
+        scene.answer = Answer(204)
+        scene.run_until_quiet()
         assert scene.deliveries()[0].status == "delivered"
-        assert [event["id"] for event in scene.bodies] == [wire.event_id(1)] * 2
+        assert [event["id"] for event in scene.bodies] == [wire.event_id(1)] * 3
 
     @pytest.mark.parametrize("step", ["deliver.before_commit", "deliver.claimed"])
     def test_a_stop_at_each_step_loses_nothing(self, scene, step):

@@ -57,6 +57,7 @@ def test_version_numbers_increase_but_can_skip(gaps):
     numbers = [number for number, _ in gaps.chain()]
     assert numbers == sorted(set(numbers))
     assert set(numbers) < set(range(1, 7))
+    assert len(numbers) < numbers[-1]
 
 
 def test_a_discarded_a_replaced_and_a_rebuilt_version_leave_a_gap(gaps):
