@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, literal_column, select, true, update
+from sqlalchemy import JSON, ColumnElement, Select, and_, bindparam, cast, func, literal_column, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from ploti_server.adapters import store_tables as tables
@@ -22,11 +22,24 @@ _WORKSPACE = select(tables.workspaces).where(tables.workspaces.c.id == bindparam
 _MEMBER = select(tables.members).where(
     tables.members.c.workspace_id == bindparam("workspace"), tables.members.c.name == bindparam("name")
 )
-_HOLDER = (
-    select(tables.api_keys, tables.workspaces)
-    .join(tables.workspaces, tables.workspaces.c.id == tables.api_keys.c.workspace_id)
-    .where(tables.api_keys.c.key_hash == bindparam("hash"))
-)
+
+
+def _holder(member_name: ColumnElement[Any]) -> Select[Any]:
+    keys, members = tables.api_keys.c, tables.members.c
+    is_its = and_(members.workspace_id == keys.workspace_id, members.name == member_name)
+    found = tables.api_keys.join(tables.workspaces, tables.workspaces.c.id == keys.workspace_id)
+    return (
+        select(tables.api_keys, tables.workspaces, tables.members)
+        .select_from(found.outerjoin(tables.members, is_its))
+        .where(keys.key_hash == bindparam("hash"))
+    )
+
+
+_HOLDER = {
+    "sqlite": _holder(func.json_extract(tables.api_keys.c.rest, "$.member")),
+    "postgresql": _holder(cast(tables.api_keys.c.rest, JSON)["member"].as_string()),
+}
+"""By database: the name of a key's member lies in its rest."""
 _SUBSCRIPTION = select(tables.subscriptions).where(tables.subscriptions.c.id == bindparam("id"))
 _JOINED = (
     select(tables.joined.c.dataset_id)
@@ -40,6 +53,7 @@ _HOLDING = (
     .order_by(tables.subscriptions.c.id)
 )
 _OF_KEY = len(tables.api_keys.c)
+_OF_MEMBER = _OF_KEY + len(tables.workspaces.c)
 
 
 def _page(types: Sequence[str] | None) -> Select[Any]:
@@ -73,8 +87,14 @@ _ENDS = select(
 
 
 @lru_cache(maxsize=1_024)
-def _key_and_workspace(row: tuple[Any, ...]) -> tuple[ApiKey, Workspace]:
-    return API_KEY.value_of(row[:_OF_KEY]), WORKSPACE.value_of(row[_OF_KEY:])
+def _held_by(row: tuple[Any, ...]) -> Holder:
+    member = row[_OF_MEMBER:]
+    is_known = member[0] is not None
+    return Holder(
+        API_KEY.value_of(row[:_OF_KEY]),
+        MEMBER.value_of(member) if is_known else None,
+        WORKSPACE.value_of(row[_OF_KEY:_OF_MEMBER]),
+    )
 
 
 class SqlWorkspaces:
@@ -124,11 +144,8 @@ class SqlWorkspaces:
         self._in.put(tables.api_keys, API_KEY.row(key))
 
     def holder(self, key_hash: str) -> Holder | None:
-        rows = self._in.fetch(_HOLDER, hash=key_hash)
-        if not rows:
-            return None
-        key, workspace = _key_and_workspace(rows[0])
-        return Holder(key, self.member(key.workspace_id, key.member), workspace)
+        rows = self._in.fetch(_HOLDER[self._in.database], hash=key_hash)
+        return _held_by(rows[0]) if rows else None
 
     def keys(self, workspace_id: str) -> tuple[ApiKey, ...]:
         c = tables.api_keys.c

@@ -23,12 +23,17 @@ class Transaction:
         self._connection = connection
         self._writable = writable
 
+    @property
+    def database(self) -> str:
+        """Name the kind of database: `sqlite` or `postgresql`."""
+        return self._connection.dialect.name
+
     def fetch(self, query: Select[Any], **values: Any) -> Sequence[tuple[Any, ...]]:
         """Read all rows of a query that is made once, with `bindparam`s by name, as the driver gives them.
 
         This is how each request reads: the toolkit's own work would cost fifty times the query.
         """
-        sql, constants = _driven(query, self._connection.dialect.name)
+        sql, constants = _driven(query, self.database)
         driver: Any = self._connection.connection.driver_connection
         found: Sequence[tuple[Any, ...]] = driver.execute(sql, constants | values).fetchall()
         return found
@@ -81,7 +86,7 @@ class Transaction:
         self._write(statement.on_conflict_do_update(index_elements=key, set_=others))
 
     def _insert(self, table: Table) -> Any:
-        return _INSERT[self._connection.dialect.name](table)
+        return _INSERT[self.database](table)
 
     def _write(self, statement: Executable, rows: Any = None) -> Any:
         if not self._writable:
