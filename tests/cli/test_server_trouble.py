@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from contextlib import redirect_stdout
 
 import pytest
 
@@ -94,3 +95,14 @@ def test_a_port_that_there_cannot_be(run, port):
 def test_a_port_that_another_program_has(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "listen" in one_line(run("serve", "--port", taken.getsockname()[1]))
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_what_a_command_does_is_done_whether_or_not_its_output_is_read(run, tmp_path, form):
+    catalog = tmp_path / "catalog.yaml"
+    catalog.write_text(CATALOG.replace("id: ds_x", "id: ds_y"), encoding="utf-8")
+    read, written = os.pipe()
+    os.close(read)
+    with open(written, "w", encoding="utf-8") as nobody, redirect_stdout(nobody):
+        assert main(["catalog", "apply", str(catalog), "--home", str(tmp_path / "home"), *form]) == 0
+    assert [row["dataset"] for row in json.loads(run("datasets", "list", "--json")[1])] == ["ds_y"]

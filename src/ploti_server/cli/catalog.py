@@ -12,7 +12,7 @@ from ploti_server.cli.printing import show as print_answer
 from ploti_server.domain.catalog import Catalog, parse_catalog
 from ploti_server.domain.catalog_plan import CatalogPlan
 from ploti_server.domain.settings import Settings
-from ploti_server.pipeline.catalog import apply_catalog, plan_applying
+from ploti_server.pipeline.catalog import Applied, apply_catalog, plan_applying
 
 catalog = App(name="catalog", help="Apply a catalog of topics and datasets.")
 
@@ -31,17 +31,13 @@ def apply(
     settings = settings_of(common)
     read = _read(file, settings)
     ports = build_ports(settings)
-    plan = plan_applying(ports, read)
-    if not common.as_json:
-        _tell(plan, dry_run)
-    waiting: tuple[str, ...] = ()
-    if not dry_run:
-        applied = apply_catalog(ports, read)
-        plan, waiting = applied.plan, applied.waiting
+    done = Applied(plan_applying(ports, read)) if dry_run else apply_catalog(ports, read)
     if common.as_json:
-        print_answer(common, {"applied": not dry_run, **_shape(plan), "waiting": waiting})
-    elif waiting:
-        say(f"waiting to be brought up to date: {', '.join(waiting)} (apply again in a moment)")
+        print_answer(common, {"applied": not dry_run, **_shape(done.plan), "waiting": done.waiting})
+        return 0
+    _tell(done.plan, dry_run)
+    if done.waiting:
+        say(f"waiting to be brought up to date: {', '.join(done.waiting)} (apply again in a moment)")
     return 0
 
 

@@ -85,11 +85,11 @@ def find(
     if not finds or dry_run:
         show(common, {"dataset": dataset, "found": found} if common.as_json else found, "late finds")
         return 0
+    named: dict[str, str | None] = {one.record_id: one.old_id for one in finds}
+    queued = replace_ids(ports, dataset, Replacement(named, by="agent"), note)
     if not common.as_json:
         show(common, found)
         say("")
-    named: dict[str, str | None] = {one.record_id: one.old_id for one in finds}
-    queued = replace_ids(ports, dataset, Replacement(named, by="agent"), note)
     return work_acts(ports, queued, common, later=later, told={"found": found})
 
 

@@ -63,7 +63,18 @@ def make_app() -> App:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit code (D13.6)."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        from ploti_server.cli.printing import stop_printing
+
+        stop_printing()
+        return DONE
+    return code
+
+
+def _run(given: list[str]) -> int:
     try:
         result = make_app()(given, exit_on_error=False, print_error=False)
     except CycloptsError as wrong:
@@ -71,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        raise
     except Exception as failed:
         from ploti_server.cli.failures import is_expected, is_wrong_usage, tell
 

@@ -1,6 +1,7 @@
 """What all commands share: `--home`, `--json`, tables, and the refusal of a command."""
 
 import json
+import os
 import re
 import sys
 import unicodedata
@@ -60,13 +61,28 @@ def read_moment(at: str | None) -> datetime | None:
         raise WrongUsage(f"--at: '{at}' is not a time like 2026-10-18T06:00:00Z or 2026-10-18") from error
 
 
+def stop_printing() -> None:
+    """Send nothing more to an output that nobody reads; what a command does goes on to its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+class _Output(Console):
+    """The output of this process, which its reader may close as `head` does."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        stop_printing()
+
+
 def show(common: Common, data: Any, title: str = "", *, whole: bool = False) -> None:
     """Print an answer: JSON, or a list of rows as a table, or the fields of one thing as lines.
 
     `whole` rows hold a dataset's own values: moments are not shortened, and empty cells are never left out.
     """
     if common.as_json:
-        print(json.dumps(data, ensure_ascii=False, indent=2))
+        _print_json(data)
     elif isinstance(data, list):
         _print_rows(data, title, whole=whole)
     else:
@@ -76,7 +92,7 @@ def show(common: Common, data: Any, title: str = "", *, whole: bool = False) -> 
 
 def say(line: str) -> None:
     """Print one line as it is."""
-    Console(highlight=False, markup=False, soft_wrap=True).print(line)
+    _Output(highlight=False, markup=False, soft_wrap=True).print(line)
 
 
 def as_text(value: Any) -> str:
@@ -97,6 +113,13 @@ def _shown(character: str) -> str:
     return "\N{REPLACEMENT CHARACTER}" if steers else character
 
 
+def _print_json(data: Any) -> None:
+    try:
+        print(json.dumps(data, ensure_ascii=False, indent=2), flush=True)
+    except BrokenPipeError:
+        stop_printing()
+
+
 def _print_rows(rows: Sequence[dict[str, Any]], title: str, *, whole: bool) -> None:
     """Print a table, or where the terminal is too narrow for that each row as lines of facts."""
     if not rows:
@@ -105,7 +128,7 @@ def _print_rows(rows: Sequence[dict[str, Any]], title: str, *, whole: bool) -> N
     cells = [{name: as_text(value) for name, value in row.items()} for row in rows]
     if not whole:
         cells = [{name: _to_the_minute(text) for name, text in row.items()} for row in cells]
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDE)
+    console = _Output(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDE)
     if _least_width(cells) > console.width:
         for row in cells:
             say("\n".join(f"{name}: {text}" for name, text in row.items() if whole or text != NOTHING) + "\n")
