@@ -117,3 +117,12 @@ def test_a_hold_is_rehearsed_and_followed_from_its_facts_to_what_subscribers_wer
     ]
     assert {one["subscription"] for one in told} == {run.subscription}
     assert len(run("holds", "told", "ds_x", "--limit", "1", "--json")[1]) == 1
+
+
+def test_a_hold_after_a_version_whose_files_are_lost_is_shown_without_sample_rows(run, tmp_path):
+    for file in (tmp_path / "home").rglob("versions/1/**/snapshot/*.parquet"):
+        file.unlink()
+    code, shown = run("holds", "show", "ds_x", "--json")
+    assert (code, shown["facts"]["removed"], shown["sampleRows"]) == (0, 20, [])
+    assert "are lost" in shown["noSampleRows"]
+    assert "no sample rows: files that they are read from are lost" in run("holds", "show", "ds_x")[1]

@@ -76,11 +76,13 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
     ports = ports_for(common, dataset)
     version = _held(ports, dataset)
     key_before = _key_of(ports, dataset, version.base)
+    samples, lost = _samples(ports, version)
     shown = _row(version) | {
         "facts": {name: version.facts[name] for name in MEASURED if name in version.facts},
         "holds": version.facts["holds"],
         "schemaChange": version.schema_change and wire_schema_change(version.schema_change),
-        "sampleRows": [_printable(row) for row in sample_rows(ports, version)],
+        "sampleRows": samples,
+        "noSampleRows": lost,
         "agreeingChecks": version.agreeing_checks,
         "releasedAfterAgreeingChecks": _wanted(ports, dataset),
         "told": told_about(ports, dataset, version.built_at),
@@ -88,7 +90,8 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
     if common.as_json:
         show(common, shown)
         return 0
-    change, samples = shown.pop("schemaChange"), shown.pop("sampleRows")
+    change = shown.pop("schemaChange")
+    del shown["sampleRows"], shown["noSampleRows"]
     rules, facts, told = shown.pop("holds"), shown.pop("facts"), shown.pop("told")
     show(common, shown | facts)
     say("")
@@ -96,14 +99,25 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
     if change:
         say("")
         show(common, changed_columns(change, key_before, version.schema.key_columns), "changed columns")
-    say(f"\nsample rows {SAMPLES.get(shown_rule(version.facts['holds'])['rule'], '')}".rstrip())
-    show(common, samples, "sample rows", whole=True)
+    if lost:
+        say(f"\n{lost}")
+    else:
+        say(f"\nsample rows {SAMPLES.get(shown_rule(version.facts['holds'])['rule'], '')}".rstrip())
+        show(common, samples, "sample rows", whole=True)
     say("\ntold to subscribers; while it is delayed, `version` is the one that they have")
     show(common, told, "events")
     if version.facts.get("pairs"):
         say(f"\njudge its records by hand: ploti-server judge show {dataset} --all")
     say(f"\nrelease it: ploti-server holds release {dataset}    drop it: ploti-server holds discard {dataset}")
     return 0
+
+
+def _samples(ports: Ports, version: Version) -> tuple[list[dict[str, Any]], str | None]:
+    """Give a hold's sample rows, or why there are none: files that they are read from may have been lost."""
+    try:
+        return [_printable(row) for row in sample_rows(ports, version)], None
+    except FileNotFoundError as lost:
+        return [], f"no sample rows: files that they are read from are lost ({lost})"
 
 
 @holds.command(name="told")
