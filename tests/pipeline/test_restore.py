@@ -8,6 +8,7 @@ import pytest
 from tests.pipeline.publishing import DATASET, Publisher, table
 
 from ploti_server.domain.datasets import Attachment, License, SourceSpec
+from ploti_server.pipeline.attach import attachments_of
 from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.restore import Restored, RestoreFailed, lost_files, restore, restore_current
 from ploti_server.ports import Judgement
@@ -112,6 +113,19 @@ def test_what_cannot_be_made_the_same_is_left_and_told(publisher):
     assert "the list of its attachments is lost too" in why
     assert publisher.version(2) == version
     assert list(publisher.ports.files.paths(f"{DATASET}/versions/2/2/")) == []
+
+
+def test_a_lost_list_of_attachments_is_taken_from_the_manifest(tmp_path):
+    (tmp_path / "a.pdf").write_bytes(b"a plan")
+    publisher = Publisher(tmp_path, key=("k",), attachments=(Attachment("original", str(tmp_path / "a.pdf")),))
+    publisher.check(table(range(5)))
+    before, listed = stored(publisher, 1), attachments_of(publisher.ports.files, publisher.version(1)).listed
+    lose(publisher, 1, "attachments.json", "snapshot/part-0000.parquet")
+    assert restore_current(publisher.ports).failed == ()
+    assert stored(publisher, 1) | {"attachments.json": b""} == before | {"attachments.json": b""}
+    assert attachments_of(publisher.ports.files, publisher.version(1)).listed == listed
+    assert restore_current(publisher.ports, deep=True) == Restored()
+    assert publisher.outcome(table(range(5))) == ("unchanged", 1)
 
 
 def test_killed_before_its_end_it_is_made_again_and_the_rest_is_pruned(publisher):

@@ -4,12 +4,14 @@ Until then the version answers `410`, and manifests say `rebuilding`. What canno
 """
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ploti_server.domain.attachments import Attachments
+from ploti_server.domain.attachments import Attached, Attachments, Copied, attachments_prefix
+from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.states import StateUnreadable
 from ploti_server.domain.versions import ATTACHMENTS_FILE, StoredFile, Version, VersionStatus
 from ploti_server.pipeline.ask import Judge
@@ -91,7 +93,7 @@ def restore(ports: Ports, version: Version) -> Version:
     """
     named = f"version {version.number} of {version.dataset_id}"
     gathered, judge = _gathered(ports, version, named)
-    attachments = _attachments(ports, version, named)
+    attachments = _attachments(ports, version, gathered.dataset, named)
     with workplace(ports, gathered.check, gathered.version.attempt) as folder, ports.engine.work(folder) as tables:
         try:
             quiet = replace(ports, copier=CopiesNothing())
@@ -109,7 +111,8 @@ def restore(ports: Ports, version: Version) -> Version:
         built = to_write(gathered, gathered.version, state, matched, attachments)
         made = write_version(ports, tables, built, folder)
     ports.reach("restore.files_stored")
-    if (made.files, made.staff_files) != (version.files, version.staff_files):
+    before, now = (_promised(ports, version, (*one.files, *one.staff_files)) for one in (version, made))
+    if before != now:
         for file in (*made.files, *made.staff_files):
             ports.files.remove(f"{made.folder}/{file.path}")
         raise _failed(named, "its files come out otherwise than they were")
@@ -129,11 +132,39 @@ def _gathered(ports: Ports, version: Version, named: str) -> tuple[Gathered, Jud
     return gathered, lambda pairs, evidence: given  # noqa: ARG005  # what was judged then, whoever judges now
 
 
-def _attachments(ports: Ports, version: Version, named: str) -> Attachments:
+def _attachments(ports: Ports, version: Version, dataset: Dataset, named: str) -> Attachments:
+    if not _list_is_lost(ports, version):
+        return attachments_of(ports.files, version)
+    try:
+        manifest = json.loads(b"".join(ports.files.read(f"{version.folder}/manifest.json")))
+    except FileNotFoundError:
+        raise _failed(named, "the list of its attachments is lost too") from None
+    listed = tuple(
+        Attached(
+            file=one["file"],
+            filename=one["filename"],
+            content_type=one["contentType"],
+            size_bytes=one["sizeBytes"],
+            sha256=one["sha256"],
+            path=next(iter(sorted(ports.files.paths(f"{attachments_prefix(dataset.id)}{one['sha256']}/"))), ""),
+        )
+        for one in manifest["attachments"]
+    )
+    if not all(one.path for one in listed):
+        raise _failed(named, "attachments and their list are lost too")
+    by_name = {one.file: one.sha256 for one in listed}
+    return Attachments(listed, {a.url: Copied(by_name[a.file]) for a in dataset.attachments if a.file in by_name})
+
+
+def _list_is_lost(ports: Ports, version: Version) -> bool:
     path = f"{version.folder}/{ATTACHMENTS_FILE}"
-    if any(file.path == ATTACHMENTS_FILE for file in version.staff_files) and ports.files.stat(path) is None:
-        raise _failed(named, "the list of its attachments is lost too")
-    return attachments_of(ports.files, version)
+    return any(f.path == ATTACHMENTS_FILE for f in version.staff_files) and ports.files.stat(path) is None
+
+
+def _promised(ports: Ports, version: Version, files: Iterable[StoredFile]) -> list[StoredFile]:
+    """Give the files that have to come out as they were: but for a lost list of attachments."""
+    is_lost = _list_is_lost(ports, version)
+    return [file for file in files if not (is_lost and file.path == ATTACHMENTS_FILE)]
 
 
 def _put(ports: Ports, version: Version, made: Version) -> Version:
@@ -143,7 +174,7 @@ def _put(ports: Ports, version: Version, made: Version) -> Version:
         stored = records.versions.get(version.dataset_id, version.number)
         if stored is None or stored.attempt != version.attempt or stored.status is not VersionStatus.RELEASED:
             return stored or version
-        restored = replace(stored, attempt=made.attempt, rebuilt_at=ports.clock.now())
+        restored = replace(stored, attempt=made.attempt, staff_files=made.staff_files, rebuilt_at=ports.clock.now())
         records.versions.put(restored)
         ports.reach("restore.before_commit")
     ports.reach("restore.committed")
