@@ -181,8 +181,16 @@ def test_nothing_to_replace_is_refused(tmp_path):
         Publisher(tmp_path).replace_ids()
 
 
-def test_columns_that_make_no_ids_fail_the_act_alone(publisher):
-    assert publisher.replace_ids(key=("nothing",)) == [("failed", 1)]
+@pytest.mark.parametrize(("column", "says"), [("nothing", "there is no column"), ("w", "w cannot make ids: 2 rows")])
+def test_columns_that_make_no_ids_are_refused_before_anything_is_queued(tmp_path, column, says):
+    publisher = Publisher(tmp_path, key=("k",))
+    publisher.outcome("k,w\n1,a\n2,a\n3,b\n")
+    with publisher.ports.store.read() as records:
+        before = records.checks.last_of(DATASET)
+    with pytest.raises(ReplacementRefused, match=says):
+        publisher.replace_ids(key=(column,))
+    with publisher.ports.store.read() as records:
+        assert (records.checks.open_of(DATASET), records.checks.last_of(DATASET)) == ((), before)
 
 
 def test_the_ledger_tells_what_became_of_any_old_id(tmp_path):

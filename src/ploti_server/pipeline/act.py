@@ -9,19 +9,23 @@ from typing import Any
 from ploti_server.domain.checks import Check, CheckKind, CheckStatus
 from ploti_server.domain.replacements import Replacement, ReplacementRefused, require_named
 from ploti_server.domain.versions import Version, VersionStatus
-from ploti_server.pipeline.follow import last_sent
+from ploti_server.pipeline.follow import is_kept, last_sent
 from ploti_server.pipeline.release import ReleaseRefused, supersede_held
-from ploti_server.pipeline.trace import standing_of_ids
+from ploti_server.pipeline.rename import require_columns
+from ploti_server.pipeline.trace import standing_of_ids, work_tables
 from ploti_server.ports import Ports, Records
 
 
 def replace_ids(ports: Ports, dataset_id: str, replacement: Replacement, note: str | None = None) -> tuple[Check, ...]:
     """Queue a version of the records that subscribers have, under other ids; gives the checks that were queued.
 
-    Raises `ReplacementRefused` where nothing was sent, a map does not fit the ledger, or a held version replaces ids.
+    Raises `ReplacementRefused` where nothing was sent, a map does not fit the ledger, columns do not tell the records
+    apart, or a held version replaces ids.
     """
     if replacement.named is not None:
         require_named(replacement.named, standing_of_ids(ports, dataset_id, replacement.named))
+    if replacement.key:
+        _require_key(ports, dataset_id, replacement.key)
     with ports.store.write() as records:
         records.catalog.lock([dataset_id])
         if last_sent(records, dataset_id) is None:
@@ -36,6 +40,16 @@ def replace_ids(ports: Ports, dataset_id: str, replacement: Replacement, note: s
         ports.reach("act.before_commit")
     ports.reach("act.queued")
     return queued
+
+
+def _require_key(ports: Ports, dataset_id: str, key: tuple[str, ...]) -> None:
+    """Refuse columns that make no ids of the records that subscribers have, while their files are there."""
+    with ports.store.read() as records:
+        sent = last_sent(records, dataset_id)
+    if sent is not None and is_kept(ports, sent):
+        with work_tables(ports) as tables:
+            tables.add_files("sent", [ports.files.local(f"{sent.folder}/{f.path}") for f in sent.files_of("snapshot")])
+            require_columns(tables, "sent", sent.schema, key)
 
 
 def release_again(ports: Ports, dataset_id: str, number: int, note: str | None = None) -> tuple[Check, ...]:

@@ -10,9 +10,27 @@ from ploti_server.domain.matching import own_types
 from ploti_server.domain.replacements import Replacement, ReplacementRefused
 from ploti_server.domain.schema import Schema
 from ploti_server.pipeline.find import Found, Search, make_identities
+from ploti_server.ports import Tables
 from ploti_server.rows import ledger, match, replacing
 from ploti_server.rows.match import ROW
 from ploti_server.rows.sql import columns_of
+
+
+def require_columns(tables: Tables, table: str, schema: Schema, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Find the columns of a table that ids are to be made from.
+
+    Raises `ReplacementRefused` where one is not there, or they do not tell rows apart.
+    """
+    names = _delivered(schema, wanted)
+    tables.keep("repeated_by", match.repeated_keys(table, names))
+    repeated = tables.one(match.repeated_rows("repeated_by"))["found"]
+    null = tables.one(match.null_keys(table, names))["found"]
+    if repeated or null:
+        told = ", ".join(wanted)
+        raise ReplacementRefused(
+            f"{told} cannot make ids: {repeated} rows share a value and {null} have none; name columns that tell apart"
+        )
+    return names
 
 
 def prepare(search: Search, found: Found, replacement: Replacement) -> None:
@@ -61,15 +79,7 @@ def _named_rows(named: Mapping[str, str | None]) -> Iterator[pa.RecordBatch]:
 def _identify_by(search: Search, wanted: tuple[str, ...]) -> None:
     """Let chosen columns identify every row in place of key or content."""
     tables, types = search.tables, own_types(search.new.schema)
-    names = _delivered(search.new.schema, wanted)
-    tables.keep("repeated_by", match.repeated_keys("new", names))
-    repeated = tables.one(match.repeated_rows("repeated_by"))["found"]
-    null = tables.one(match.null_keys("new", names))["found"]
-    if repeated or null:
-        told = ", ".join(wanted)
-        raise ReplacementRefused(
-            f"{told} cannot make ids: {repeated} rows share a value and {null} have none; name columns that tell apart"
-        )
+    names = require_columns(tables, "new", search.new.schema, wanted)
     rows = tables.query(f"SELECT t.{ROW}, {columns_of('t', names)} FROM new t")
     by = ledger.key_identities(rows, {name: types[name] for name in names})
     tables.map_batches("identities_by", by, ledger.IDENTITY_SCHEMA)

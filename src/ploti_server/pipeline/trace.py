@@ -106,6 +106,15 @@ def _last_version(entry: Entry, sent: tuple[Version, ...]) -> int:
 
 
 @contextmanager
+def work_tables(ports: Ports) -> Iterator[Tables]:
+    """Open the engine in a scratch folder of the home folder."""
+    folder = ports.home / "work"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch, ports.engine.work(Path(scratch)) as tables:
+        yield tables
+
+
+@contextmanager
 def open_ledger(ports: Ports, sent: tuple[Version, ...]) -> Iterator[Tables]:
     """Open the ledger parts of versions as a table."""
     parts = [
@@ -114,9 +123,7 @@ def open_ledger(ports: Ports, sent: tuple[Version, ...]) -> Iterator[Tables]:
         for file in version.staff_files
         if file.path.startswith("ledger/")
     ]
-    folder = ports.home / "work"
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch, ports.engine.work(Path(scratch)) as tables:
+    with work_tables(ports) as tables:
         if parts:
             tables.add_files("ledger", parts)
         else:
