@@ -97,6 +97,20 @@ def test_a_port_that_another_program_has(run):
         assert "listen" in one_line(run("serve", "--port", taken.getsockname()[1]))
 
 
+@pytest.mark.parametrize("trouble", ["gone", "empty"])
+def test_a_source_that_cannot_be_read_is_a_failed_check(applied, tmp_path, trouble):
+    assert one_line(applied("check", "ds_x", "--state", str(tmp_path / "typo.csv")))
+    assert json.loads(applied("status", "--json")[1])[0]["state"] == "not built"
+    if trouble == "gone":
+        (tmp_path / "x.csv").unlink()
+    else:
+        (tmp_path / "x.csv").write_text("")
+    code, out, _ = applied("check", "ds_x")
+    assert (code, out.startswith("ds_x x.csv: failed: ")) == (1, True)
+    (row,) = json.loads(applied("status", "--json")[1])
+    assert (row["state"], row["why"] in out) == ("failed", True)
+
+
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_what_a_command_does_is_done_whether_or_not_its_output_is_read(run, tmp_path, form):
     catalog = tmp_path / "catalog.yaml"

@@ -4,6 +4,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,7 +15,7 @@ from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, Common, WrongUsage, as_text, read_moment, say, show
 from ploti_server.cli.rehearse import rehearse_check
 from ploti_server.domain.checks import Check
-from ploti_server.pipeline.check import GivenState, own_state, take_state
+from ploti_server.pipeline.check import GivenState, own_state, take_own_state, take_state
 from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.history import history_states
 from ploti_server.pipeline.schedule import due_datasets, take_due
@@ -52,8 +53,10 @@ def check(
             taken = ((take_due(ports, due), None) for due in due_datasets(ports))
         elif history is not None:
             taken = ((take_state(ports, dataset, past), past) for past in _past(ports, dataset, history, Path(scratch)))
+        elif state is None:
+            taken = iter([(take_own_state(ports, dataset, _moment(ports, at)), own_state(ports, dataset, None))])
         else:
-            given_one = _given(ports, dataset, state, at)
+            given_one = GivenState(state, _moment(ports, at))
             taken = iter([(take_state(ports, dataset, given_one), given_one)])
         for queued, given in taken:
             done = worker.work_through(ports, worker.new_owner(), queued.id)
@@ -103,14 +106,16 @@ def tell_check(done: Check, common: Common) -> int:
 def _rehearse(ports: Ports, dataset: str | None, state: Path | None, at: str | None, common: Common) -> int:
     if dataset is None:
         raise WrongUsage("--dry-run shows one state: name a dataset")
-    return rehearse_check(ports, dataset, _given(ports, dataset, state, at), common)
+    when = _moment(ports, at)
+    given = own_state(ports, dataset, when) if state is None else GivenState(state, when)
+    return rehearse_check(ports, dataset, given, common)
 
 
-def _given(ports: Ports, dataset: str, state: Path | None, at: str | None) -> GivenState:
+def _moment(ports: Ports, at: str | None) -> datetime | None:
     when = read_moment(at)
     if when is not None and when > ports.clock.now():
         raise WrongUsage(f"--at: {at} is in the future: give the time when the state was read, or leave it out")
-    return own_state(ports, dataset, when) if state is None else GivenState(state, when)
+    return when
 
 
 def _require_one_way(

@@ -25,6 +25,10 @@ class CheckRefused(Exception):
     """A check that cannot be taken; the message says what to do."""
 
 
+class StateMissing(CheckRefused):
+    """A state whose file cannot be read at all."""
+
+
 @dataclass(frozen=True)
 class GivenState:
     """A state handed over as a file; `fetched_at` is when it was read from its source."""
@@ -108,6 +112,15 @@ def fail_check(ports: Ports, dataset_id: str, reason: str) -> Check:
     return failed
 
 
+def take_own_state(ports: Ports, dataset_id: str, fetched_at: datetime | None) -> Check:
+    """Take in the state that a dataset's own source has now; one that cannot be read is a failed check (D14.2)."""
+    state = own_state(ports, dataset_id, fetched_at)
+    try:
+        return take_state(ports, dataset_id, state)
+    except StateMissing as missing:
+        return fail_check(ports, dataset_id, str(missing))
+
+
 def own_state(ports: Ports, dataset_id: str, fetched_at: datetime | None) -> GivenState:
     """Give the state that a dataset's own source has now; raises `CheckRefused` where it is no readable file."""
     with ports.store.read() as records:
@@ -147,13 +160,13 @@ def _store_raw(ports: Ports, dataset_id: str, file: Path) -> str:
         copy = Path(scratch) / "raw"
         try:
             if not S_ISREG(file.stat().st_mode):
-                raise CheckRefused(f"the state {file} is no file that ends: save what it gives to a file first")
+                raise StateMissing(f"the state {file} is no file that ends: save what it gives to a file first")
             with file.open("rb") as source, copy.open("wb") as target:
                 while block := source.read(BLOCK):
                     digest.update(block)
                     target.write(block)
         except OSError as error:
-            raise CheckRefused(f"cannot read the state {file}: {error.strerror or error}") from error
+            raise StateMissing(f"cannot read the state {file}: {error.strerror or error}") from error
         path = state_path(dataset_id, digest.hexdigest())
         if ports.files.stat(path) is None:
             ports.files.put(path, copy)

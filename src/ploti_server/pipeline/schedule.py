@@ -6,7 +6,7 @@ from typing import Final
 
 from ploti_server.domain.checks import Check, CheckStatus
 from ploti_server.domain.datasets import Dataset
-from ploti_server.pipeline.check import CheckRefused, fail_check, own_state, public_source, take_state
+from ploti_server.pipeline.check import CheckRefused, fail_check, public_source, take_own_state
 from ploti_server.ports import Ports, Records
 
 FAILED_AGAIN_AFTER: Final = timedelta(hours=1)
@@ -36,7 +36,7 @@ def queue_due(ports: Ports) -> tuple[Check, ...]:
 def take_due(ports: Ports, dataset_id: str) -> Check:
     """Take in the state that a due dataset's source has now; a source that cannot be read is a failed check."""
     try:
-        return take_state(ports, dataset_id, own_state(ports, dataset_id, None))
+        return take_own_state(ports, dataset_id, None)
     except CheckRefused as refused:
         return fail_check(ports, dataset_id, str(refused))
 
