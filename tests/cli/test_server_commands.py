@@ -78,6 +78,17 @@ class TestCatalog:
         run("catalog", "apply", str(catalog))
         assert run("check", "ds_x")[1].startswith("ds_x x.csv: held version 2")
 
+    def test_names_that_a_state_lacks_are_told_in_a_line(self, run, catalog, tmp_path):
+        named = "key: [nope], drop: [gone], volatile: [v], columns: {w: string}"
+        catalog.write_text(CATALOG.replace("title: X", f"title: X, {named}"), encoding="utf-8")
+        (tmp_path / "x.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+        run("catalog", "apply", str(catalog))
+        (told,) = [line for line in run("check", "ds_x", "--dry-run")[1].splitlines() if line.startswith("misnamed: ")]
+        assert sorted(told.removeprefix("misnamed: ").split(", ")) == ["gone", "nope", "v", "w"]
+        _, line = run("check", "ds_x")[1].splitlines()
+        assert line.startswith("ds_x: the catalog names columns that the state lacks: ")
+        assert sorted(line.rpartition(": ")[2].split(", ")) == ["gone", "nope", "v", "w"]
+
     def test_broken_catalog_is_refused_whole_with_every_problem(self, run, told, catalog):
         catalog.write_text(CATALOG.replace("fl, topic: permits", "mars, topic: water"), encoding="utf-8")
         code, out, err = run("catalog", "apply", str(catalog))

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ploti_server import worker
-from ploti_server.cli.checks import check_line, told_check
-from ploti_server.cli.printing import Common, as_text, say, show
+from ploti_server.cli.checks import say_check, told_check
+from ploti_server.cli.printing import Common, say, show
 from ploti_server.domain.checks import Check
 from ploti_server.ports import Ports
 
@@ -34,7 +34,7 @@ def work_acts(
         say(f"{queued[0].dataset_id}: queued, the next worker builds it")
     else:
         for check in done:
-            say(as_text(check_line(check, None)))
+            say_check(check, None)
     return 1 if any(one["outcome"] == "failed" for one in answers) else 0
 
 

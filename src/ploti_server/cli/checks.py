@@ -62,7 +62,7 @@ def check(
             done = worker.work_through(ports, worker.new_owner(), queued.id)
             told.append(told_check(done))
             if not common.as_json:
-                say(as_text(check_line(done, given)))
+                say_check(done, given)
             stopped = history is not None and done.outcome in ("waiting", None)
             if stopped:  # the next states would take each other's place (D4.9)
                 break
@@ -99,7 +99,7 @@ def work(
 
 def tell_check(done: Check, common: Common) -> int:
     """Print what became of a check; gives the exit code."""
-    show(common, told_check(done)) if common.as_json else say(as_text(check_line(done, None)))
+    show(common, told_check(done)) if common.as_json else say_check(done, None)
     return 1 if done.outcome == "failed" else 0
 
 
@@ -144,6 +144,13 @@ def told_check(done: Check) -> dict[str, Any]:
         "reason": done.reason if done.outcome else BEHIND,
         "facts": done.facts,
     }
+
+
+def say_check(done: Check, given: GivenState | None) -> None:
+    """Print what became of a check, and below it the catalog's names that the state lacks (D2.9)."""
+    say(as_text(check_line(done, given)))
+    if names := done.facts.get("misnamed"):
+        say(f"{done.dataset_id}: the catalog names columns that the state lacks: {as_text(names)}")
 
 
 def check_line(done: Check, given: GivenState | None) -> str:

@@ -51,6 +51,7 @@ def _told(rehearsed: Rehearsed, left: int) -> dict[str, Any]:
         **{name: facts[name] for name in COUNTED if name in facts},
         **{f"by{how.title()}": found for how, found in facts.get("matched", {}).items()},
         "rejectedRows": facts.get("rejected_rows"),
+        "misnamed": facts.get("misnamed") or None,
         "openHold": facts.get("open", {}).get("version"),
         "pairsToAsk": left,
         "schemaChange": change and wire_schema_change(change),

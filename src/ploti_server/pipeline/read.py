@@ -108,7 +108,7 @@ def _lay_out(raw: RawState, dataset: Dataset, previous: Schema | None, known: tu
         volatile=volatile,
         shapes=shapes,
         shape_source=shape_source,
-        misnamed=roles.misnamed(dataset.key),
+        misnamed=tuple(roles.lacking),
         unnamed=unnamed,
     )
 
@@ -125,10 +125,6 @@ class _Roles:
         if found is None:
             self.lacking[name] = None
         return found
-
-    def misnamed(self, key: tuple[str, ...]) -> tuple[str, ...]:
-        """Names that the state lacks; a key's are told by the dropped key."""
-        return tuple(name for name in self.lacking if name not in key)
 
 
 def _shapes(raw: RawState, dataset: Dataset, roles: _Roles) -> tuple[PlannedShapes | None, str]:
