@@ -9,6 +9,7 @@ from ploti_server.domain.checks import CheckKind
 from ploti_server.pipeline.act import release_again
 from ploti_server.pipeline.check import GivenState, take_state
 from ploti_server.pipeline.release import ReleaseRefused
+from ploti_server.pipeline.trace import trace
 
 SNAPSHOT = "snapshot/part-0000.parquet"
 FIRST = table(range(40))
@@ -251,14 +252,63 @@ def test_when_none_of_the_kept_records_can_be_compared_the_version_is_held(tmp_p
 
 
 def test_a_version_after_one_whose_snapshot_cannot_be_had_any_more_is_a_reload(publisher):
-    for path in (*publisher.ports.files.paths(f"{DATASET}/states/"), f"{publisher.version(2).folder}/{SNAPSHOT}"):
-        publisher.ports.files.remove(path)
+    lose(publisher, 2)
     assert publisher.outcome(SECOND + "41,x41\n") == ("held", 3)
     assert publisher.version(3).reasons == ("processing",)
     publisher.release()
     version = publisher.version(3)
     assert (version.previous_version, version.resync_reason) == (2, "previous_unavailable")
     assert version.files_of("changes") == ()
+
+
+def lose(publisher, number):
+    """Lose a version's snapshot for good: the states that it could be made again from are lost too."""
+    for path in (*publisher.ports.files.paths(f"{DATASET}/states/"), f"{publisher.version(number).folder}/{SNAPSHOT}"):
+        publisher.ports.files.remove(path)
+
+
+def fates(publisher, *ids):
+    """Tell what the ledger holds of records now."""
+    return [str(trace(publisher.ports, DATASET, id_).status) for id_ in ids]
+
+
+def test_keyed_records_keep_the_ids_that_subscribers_hold_though_the_files_to_compare_with_are_lost(publisher):
+    before = publisher.ids(2, "k")
+    lose(publisher, 2)
+    assert publisher.outcome(THIRD + "7,back\n") == ("held", 3)
+    publisher.release()
+    now = publisher.ids(3, "k")
+    assert {k: now[k] for k in now if k in before} == {k: before[k] for k in before if k in now}
+    assert fates(publisher, before["0"], before["1"], now["41"]) == ["removed", "current", "current"]
+    assert publisher.outcome(SECOND) == ("released", 4)
+    assert publisher.ids(4, "k") == before
+
+
+def test_no_id_is_taken_by_a_key_that_was_another_when_the_ledger_noted_it(tmp_path):
+    publisher = Publisher(tmp_path, key=("a",))
+    publisher.outcome("a,b\n1,2\n2,1\n")
+    publisher.define(key=("b",))
+    assert publisher.outcome("a,b\n1,2\n2,1\n3,3\n") == ("held", 2)
+    publisher.release()
+    before = publisher.ids(2, "a")
+    lose(publisher, 2)
+    publisher.outcome("a,b\n1,2\n2,1\n3,3\n4,4\n")
+    publisher.release()
+    now = publisher.ids(3, "a")
+    assert now["3"] == before["3"]
+    assert {now["1"], now["2"]}.isdisjoint(before.values())
+    assert fates(publisher, *(before[k] for k in "123")) == ["removed", "removed", "current"]
+
+
+def test_records_without_a_key_whose_files_are_lost_are_removed_in_the_ledger(tmp_path):
+    publisher = Publisher(tmp_path)
+    publisher.outcome("a,b\n1,x\n2,y\n")
+    before = publisher.ids(1, "a")
+    lose(publisher, 1)
+    assert publisher.outcome("a,b\n1,x\n2,y\n3,z\n") == ("held", 2)
+    publisher.release()
+    now = publisher.ids(2, "a")
+    assert fates(publisher, *before.values(), *now.values()) == ["removed"] * 2 + ["current"] * 3
 
 
 def test_a_lost_snapshot_is_made_again_before_the_next_version_is_matched_with_it(publisher):

@@ -50,6 +50,8 @@ QUERIES = {
     "latest": ledger.latest("SELECT 1"),
     "entries_of": ledger.entries_of("w"),
     "pairs_by_ledger_key": ledger.pairs_by_ledger_key("l", "i"),
+    "pairs_by_ledger_key of lost records": ledger.pairs_by_ledger_key("l", "i", 3),
+    "lost_identities": ledger.lost_identities("SELECT 1"),
     "pairs_by_ledger_content": ledger.pairs_by_ledger_content("t"),
     "known_ids": ledger.known_ids("t"),
     "usable_rows": ledger.usable_rows("t", NAMES[:2]),

@@ -1,11 +1,13 @@
 """Begins a build: which version it makes, what it follows, and which state an act of staff is about (D4.12, D5.2)."""
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from ploti_server.domain.checks import STAFF_ACTS, Check, CheckKind
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.versions import Version, VersionStatus
+from ploti_server.pipeline.find import Lost
 from ploti_server.pipeline.follow import is_kept, last_sent, sent_versions
 from ploti_server.ports import Ports, Records
 
@@ -18,7 +20,8 @@ class Gathered:
     """What the store knows when a build starts.
 
     `base` is the version that the new one follows, `check` the check with the state to read. `moot` says why nothing is
-    to be built. `is_base_kept` tells whether the files of the base are there to match with.
+    to be built. `is_base_kept` tells whether the files of the base are there to match with. Since version
+    `key_since` every version that was sent has the key of the base.
     """
 
     dataset: Dataset
@@ -28,7 +31,15 @@ class Gathered:
     schema_origin: Version | None
     ledger: tuple[str, ...]
     is_base_kept: bool
+    key_since: int = 0
     moot: str | None = None
+
+    @property
+    def lost(self) -> Lost | None:
+        """What is known of the version to follow where its files are lost; replaced ids follow nothing of it."""
+        if self.base is None or self.is_base_kept or self.check.replacement is not None:
+            return None
+        return Lost(self.base.schema.key_columns, self.key_since)
 
     @property
     def is_base_gone(self) -> bool:
@@ -76,7 +87,9 @@ def gathered_for(ports: Ports, records: Records, check: Check, version: Version,
     same = (before for before in sent if base and before.schema_version == base.schema_version)
     ledger = tuple(f"{v.folder}/{f.path}" for v in sent for f in v.staff_files if f.path.startswith("ledger/"))
     kept = base is None or is_kept(ports, base)
-    return Gathered(dataset, check, version, base, next(same, None), ledger, is_base_kept=kept)
+    keyed = takewhile(lambda v: base and v.schema.key_columns == base.schema.key_columns, reversed(sent))
+    since = min((before.number for before in keyed), default=0)
+    return Gathered(dataset, check, version, base, next(same, None), ledger, is_base_kept=kept, key_since=since)
 
 
 def _with_state(records: Records, check: Check, base: Version | None) -> Check:

@@ -124,6 +124,7 @@ def match_gathered(
         version=gathered.version.number,
         ledger=tuple(ports.files.local(path) for path in gathered.ledger),
         replacement=gathered.check.replacement,
+        lost=gathered.lost,
     )
 
 

@@ -42,6 +42,14 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """What is known of a version before whose files are lost: its key, and the version since which that is the key."""
+
+    key: tuple[str, ...]
+    since: int
+
+
+@dataclass(frozen=True)
 class Search:
     """What one matching works on: the new state, the version before it if any, and how they are compared."""
 
@@ -50,6 +58,7 @@ class Search:
     new: Side
     old: Side | None
     plan: MatchPlan
+    lost: Lost | None = None
 
     def count(self, table: str) -> int:
         """Count a table's rows."""
@@ -66,8 +75,17 @@ def find(search: Search) -> Found:
         tables.define("touched_new", "SELECT * FROM new")
         tables.define("left_new_rows", "SELECT * FROM new")
         make_identities(tables, search.new.schema, keys)
-        return found
+        return _by_lost_key(search, found)
     return _keyed(search, found) if search.plan.keyed else _unkeyed(search, found)
+
+
+def _by_lost_key(search: Search, found: Found) -> Found:
+    """Take the ids of records whose files are lost from the ledger, by key: subscribers hold them (D4.3)."""
+    lost = search.lost
+    if lost is None or not lost.key or lost.key != search.new.schema.key_columns:
+        return found
+    search.tables.keep("by_ledger", ledger.pairs_by_ledger_key(found.left_new, "identities", lost.since))
+    return take(search, found, "ledger", "by_ledger")
 
 
 def _keep_keys(search: Search) -> dict[str, str]:

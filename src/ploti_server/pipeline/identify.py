@@ -130,12 +130,15 @@ def _make_entries(search: Search, found: Found, version: int, added: str, rename
         tables.keep(f"{name}_entries", not_renamed(f"all_{name}") if renamed else f"SELECT * FROM all_{name}")
         kept[name] = search.count(f"{name}_entries")
     gone = _gone(search, search.old.schema) if search.old and found.old_count else iter(())
+    if search.lost:
+        gone = tables.query(ledger.lost_identities(match.all_pairs(found.all_pairs)))
     tables.map_batches("removed_identities", gone, ledger.REMOVED_SCHEMA)
     tables.define("fresh_entries", f"SELECT * FROM {added}")
     told = ledger.entries(version)
     tables.keep("ledger_rows", f"{told} UNION ALL {entries(version)}" if renamed else told)
     fresh = search.new.rows - sum(found.by.values())
-    due = fresh + sum(kept.values()) + found.old_count + 2 * renamed
+    removed = search.count("removed_identities") if search.lost else found.old_count
+    due = fresh + sum(kept.values()) + removed + 2 * renamed
     written = search.count("ledger_rows")
     if written != due:
         raise ValueError(f"{search.dataset.id}: {written} ledger entries, {due} are due: the ledger lacks records")

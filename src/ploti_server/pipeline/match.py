@@ -19,7 +19,7 @@ from ploti_server.domain.states import StateRead
 from ploti_server.domain.versions import Counts
 from ploti_server.pipeline.ask import Judge, Waiting, ask
 from ploti_server.pipeline.compare import compare
-from ploti_server.pipeline.find import Search, find
+from ploti_server.pipeline.find import Lost, Search, find
 from ploti_server.pipeline.identify import identify
 from ploti_server.ports import Tables
 from ploti_server.rows.canonical import json_value
@@ -75,9 +75,11 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     version: int,
     ledger: tuple[Path, ...] = (),
     replacement: Replacement | None = None,
+    lost: Lost | None = None,
 ) -> Matched | Waiting:
     """Match a state's rows in the table `new` with the basis; `ledger` are the ledger parts of all sent versions.
 
+    Where the basis is `lost`, keyed records take their ids from the ledger.
     A `replacement` then changes the ids of found records and leaves the table `id_map_rows` (D4.12).
 
     Gives `Waiting` where the agent answers later; nothing is written down then.
@@ -86,7 +88,7 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     old = Side(basis.schema, basis.rows, basis.nulls, basis.singles) if basis else None
     plan = plan_matching(old, new) if old else first_plan(new)
     _open(tables, basis, ledger)
-    search = Search(tables, dataset, new, old, plan)
+    search = Search(tables, dataset, new, old, plan, lost)
     found = ask(search, find(search), judge)
     if isinstance(found, Waiting):
         return found

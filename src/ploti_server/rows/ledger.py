@@ -56,17 +56,32 @@ def entries_of(ids: str) -> str:
     )
 
 
-def pairs_by_ledger_key(left: str, identities: str) -> str:
-    """Pair left-over rows with removed records by key; of several the one removed last, then the lowest id."""
+def pairs_by_ledger_key(left: str, identities: str, lost_since: int | None = None) -> str:
+    """Pair left-over rows with removed records by key; of several the one removed last, then the lowest id.
+
+    Where the records before are lost, current ones come first, and `lost_since` is the first version with this key.
+    """
+    fate = "e.what = 'removed'"
+    if lost_since is not None:
+        fate = f"e.what IN ('current', 'removed') AND e.version >= {_number(lost_since)}"
     wanted = f"SELECT DISTINCT l.{RECORD_ID} FROM ledger l JOIN {identities} k ON l.key_text = k.key_text"
-    over = f"PARTITION BY e.key_text ORDER BY e.version DESC NULLS LAST, e.{RECORD_ID} ASC NULLS LAST"
+    order = f"e.what ASC NULLS LAST, e.version DESC NULLS LAST, e.{RECORD_ID} ASC NULLS LAST"
     returning = (
-        f"SELECT e.{RECORD_ID}, e.key_text, row_number() OVER ({over}) AS _turn FROM ({latest(wanted)}) e"
-        " WHERE e.what = 'removed'"
+        f"SELECT e.{RECORD_ID}, e.key_text, row_number() OVER (PARTITION BY e.key_text ORDER BY {order}) AS _turn"
+        f" FROM ({latest(wanted)}) e WHERE {fate}"
     )
     return (
         f"SELECT k.{ROW}, e.{RECORD_ID} FROM {identities} k JOIN {left} f ON k.{ROW} = f.{ROW}"
         f" JOIN ({returning}) e ON k.key_text = e.key_text WHERE e._turn = 1"
+    )
+
+
+def lost_identities(pairs: str) -> str:
+    """Give id, key text and content hash of the current records that no pair holds, where the records are lost."""
+    every = latest(f"SELECT DISTINCT a.{RECORD_ID} FROM ledger a")
+    return (
+        f"SELECT e.{RECORD_ID}, e.key_text, e.content_hash FROM ({every}) e"
+        f" LEFT JOIN ({pairs}) p ON e.{RECORD_ID} = p.{RECORD_ID} WHERE e.what = 'current' AND p.{RECORD_ID} IS NULL"
     )
 
 
