@@ -90,15 +90,17 @@ class TestCatalog:
         assert sorted(line.rpartition(": ")[2].split(", ")) == ["gone", "nope", "v", "w"]
 
     def test_broken_catalog_is_refused_whole_with_every_problem(self, run, told, catalog):
-        catalog.write_text(CATALOG.replace("fl, topic: permits", "mars, topic: water"), encoding="utf-8")
+        broken = CATALOG.replace("fl, topic: permits", "mars, topic: water").replace("x.csv", "x.csv, crs: EPSG:99")
+        catalog.write_text(broken, encoding="utf-8")
         code, out, err = run("catalog", "apply", str(catalog))
         assert (code, out) == (1, "")
         assert [line.partition(": ")[2].partition(":")[0] for line in err.splitlines()] == [
             "datasets[0].place",
             "datasets[0].topic",
+            "datasets[0].source.crs[0]",
         ]
         code, out, _ = run("catalog", "apply", str(catalog), "--json")
-        assert (code, len(json.loads(out)["error"]["problems"])) == (1, 2)
+        assert (code, len(json.loads(out)["error"]["problems"])) == (1, 3)
         assert told("datasets", "list") == []
 
     def test_file_that_is_not_there_is_one_clear_line(self, run, tmp_path):

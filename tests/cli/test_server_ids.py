@@ -72,6 +72,7 @@ def _ids(run, tmp_path, number):
     [
         (("show", "ds_x", "rec_nobody"), 1, "no record of ds_x ever carried rec_nobody"),
         (("replace", "ds_x", "--key", "k", "--map", "x.csv"), 2, "--key makes all ids anew"),
+        (("replace", "ds_x", "--map", "none.csv"), 1, "cannot read the map none.csv: No such file or directory"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(tmp_path, capsys, arguments, code, says):

@@ -13,6 +13,7 @@ from ploti_server.domain.catalog import Catalog, parse_catalog
 from ploti_server.domain.catalog_plan import CatalogPlan
 from ploti_server.domain.settings import Settings
 from ploti_server.pipeline.catalog import Applied, apply_catalog, plan_applying
+from ploti_server.rows.projection import knows_crs
 
 catalog = App(name="catalog", help="Apply a catalog of topics and datasets.")
 
@@ -46,7 +47,7 @@ def _read(file: Path, settings: Settings) -> Catalog:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandRefused(f"cannot read the catalog {file}: {error}") from error
-    return parse_catalog(text, file, settings.review, settings.matching)
+    return parse_catalog(text, file, settings.review, settings.matching, knows_crs)
 
 
 def _tell(plan: CatalogPlan, dry_run: bool) -> None:

@@ -108,6 +108,8 @@ def read_map(file: Path) -> dict[str, str | None]:
     try:
         with file.open(encoding="utf-8-sig", newline="") as text:
             lines = [(number, [cell.strip() for cell in row]) for number, row in enumerate(csv.reader(text), 1)]
+    except OSError as error:
+        raise CommandRefused(f"cannot read the map {file}: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise CommandRefused(f"{file} is no CSV file in UTF-8: {error}") from error
     named: dict[str, str | None] = {}

@@ -4,6 +4,7 @@ What one catalog would change against the stored one is in `catalog_plan.py`.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -99,9 +100,13 @@ def _names_user(value: str) -> bool:
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@", value) is not None
 
 
-def _crs(value: str) -> str | None:
-    fine = re.fullmatch(r"[A-Za-z]+:[A-Za-z0-9.]+", value)
-    return None if fine else f"'{value}' is not a coordinate system; write it like EPSG:4326"
+def _crs(knows_crs: Callable[[str], bool]) -> Allowed:
+    def told(value: str) -> str | None:
+        if not re.fullmatch(r"[A-Za-z]+:[A-Za-z0-9.]+", value):
+            return f"'{value}' is not a coordinate system; write it like EPSG:4326"
+        return None if knows_crs(value) else f"'{value}' is no known coordinate system with a way to lon/lat"
+
+    return told
 
 
 def _timezone(value: str) -> str | None:
@@ -169,7 +174,17 @@ def _geometry(part: Fields | None) -> GeometryColumns | None:
     return found
 
 
-def _source(part: Fields, folder: Path) -> SourceSpec:
+@dataclass(frozen=True)
+class _Beside:
+    """What a dataset's entry is read with: the catalog file's folder, the limits it gives none for, the known CRS."""
+
+    folder: Path
+    review: ReviewLimits
+    matching: MatchingLimits
+    knows_crs: Callable[[str], bool]
+
+
+def _source(part: Fields, beside: _Beside) -> SourceSpec:
     kind = part.text("kind", required=True, allowed=_one_of(SOURCE_KINDS)) or "file"
     place = _path_or_web_address if kind == "file" else _web_address
     url = part.text("url", required=True, allowed=place)
@@ -177,10 +192,10 @@ def _source(part: Fields, folder: Path) -> SourceSpec:
         part.raw["crs"] = [part.raw["crs"]]
     found = SourceSpec(
         kind=kind,
-        url=_stored_address(url, folder),
+        url=_stored_address(url, beside.folder),
         records=part.text("records"),
         geometry=_geometry(part.part("geometry")),
-        crs=part.texts("crs", allowed=_crs),
+        crs=part.texts("crs", allowed=_crs(beside.knows_crs)),
         repair=part.flag("repair", True),
     )
     part.close()
@@ -260,15 +275,6 @@ def _attachments(part: Fields, folder: Path) -> tuple[Attachment, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class _Beside:
-    """What a dataset's entry is read with: the catalog file's folder and the limits it gives none for."""
-
-    folder: Path
-    review: ReviewLimits
-    matching: MatchingLimits
-
-
 def _dataset(part: Fields, topics: tuple[str, ...], beside: _Beside) -> Dataset:
     source = part.part("source")
     if source is None and part.raw is not None:
@@ -283,7 +289,7 @@ def _dataset(part: Fields, topics: tuple[str, ...], beside: _Beside) -> Dataset:
         publisher=part.text("publisher"),
         license=_license(part.part("license")),
         data_atlas_id=part.text("data_atlas_id"),
-        source=_source(source, beside.folder) if source else SourceSpec("file", ""),
+        source=_source(source, beside) if source else SourceSpec("file", ""),
         key=part.texts("key"),
         columns=_columns(part.part("columns")),
         volatile=part.texts("volatile"),
@@ -324,13 +330,18 @@ def _topics(part: Fields) -> tuple[Topic, ...]:
 
 
 def parse_catalog(
-    text: str, file: Path, review: ReviewLimits = _REVIEW, matching: MatchingLimits = _MATCHING
+    text: str,
+    file: Path,
+    review: ReviewLimits = _REVIEW,
+    matching: MatchingLimits = _MATCHING,
+    knows_crs: Callable[[str], bool] = lambda _: True,
 ) -> Catalog:
     """Read a catalog's text; relative addresses lie beside `file`. Raises `CatalogBroken` with every problem.
 
-    `review` and `matching` are the limits of datasets that give none of their own.
+    `review` and `matching` are the limits of datasets that give none of their own; `knows_crs` tells whether a
+    coordinate system is one that states can be read in.
     """
-    beside = _Beside(file.absolute().parent, review, matching)
+    beside = _Beside(file.absolute().parent, review, matching, knows_crs)
     try:
         raw = load_yaml(text)
     except yaml.YAMLError as broken:

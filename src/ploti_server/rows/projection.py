@@ -128,6 +128,15 @@ def _unproject(coordinates: Coordinates, reference: _Reference) -> Coordinates:
     return placed
 
 
+def knows_crs(name: str) -> bool:
+    """Tell whether PROJ knows a CRS and can turn it into lon/lat."""
+    try:
+        _reference(name)
+    except UnknownCrs:
+        return False
+    return True
+
+
 @lru_cache(maxsize=64)
 def _reference(name: str) -> _Reference:
     set_network_enabled(active=False)
