@@ -48,6 +48,11 @@ def test_a_home_that_is_no_folder(run, tmp_path):
     assert (code, list(json.loads(out))) == (1, ["error"])
 
 
+def test_a_home_that_is_not_there_is_not_made(run, tmp_path):
+    assert "there is no home folder" in one_line(run("status"))
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_database_that_is_none(run, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "ploti.db").write_bytes(b"no database at all" * 1000)

@@ -16,6 +16,13 @@ def ports_of(common: Common) -> Ports:
     return build_ports(settings_of(common))
 
 
+def require_home(common: Common) -> None:
+    """Refuse a home folder that is not there where it would hold the database: nothing was published from it."""
+    settings = settings_of(common)
+    if not settings.home.exists() and settings.database_url == Settings.of(common.home).database_url:
+        raise CommandRefused(f"there is no home folder {common.home}: name it with --home, or apply a catalog first")
+
+
 def ports_for(common: Common, dataset: str) -> Ports:
     """Open the home folder for a command about a dataset; raises `CommandRefused` where the catalog has none such."""
     ports = ports_of(common)
