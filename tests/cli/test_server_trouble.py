@@ -124,4 +124,5 @@ def test_what_a_command_does_is_done_whether_or_not_its_output_is_read(run, tmp_
     os.close(read)
     with open(written, "w", encoding="utf-8") as nobody, redirect_stdout(nobody):
         assert main(["catalog", "apply", str(catalog), "--home", str(tmp_path / "home"), *form]) == 0
+        assert main(["ids", "show", "ds_x", "rec_x", "--home", str(tmp_path / "home"), "--json"]) == 1
     assert [row["dataset"] for row in json.loads(run("datasets", "list", "--json")[1])] == ["ds_y"]

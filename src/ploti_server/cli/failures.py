@@ -1,13 +1,12 @@
 """Failures that an operator can do something about, shown as one line, or with `--json` as an object (D13.6)."""
 
-import json
 import sys
 
 import duckdb
 from sqlalchemy.exc import DatabaseError
 
 from ploti_server.adapters.migrations import UnknownLayout
-from ploti_server.cli.printing import CommandRefused, WrongUsage, as_text
+from ploti_server.cli.printing import CommandRefused, WrongUsage, as_text, print_json
 from ploti_server.domain.access import Refused
 from ploti_server.domain.asks import AnswerRefused
 from ploti_server.domain.catalog import CatalogBroken
@@ -55,7 +54,7 @@ def tell(failed: Exception, as_json: bool) -> None:
     lines = [as_text(line) for line in failed.problems] if isinstance(failed, CatalogBroken) else [_message(failed)]
     if as_json:
         problems = {"problems": lines} if isinstance(failed, CatalogBroken) else {}
-        print(json.dumps({"error": {"message": "; ".join(lines), **problems}}, ensure_ascii=False))
+        print_json({"error": {"message": "; ".join(lines), **problems}})
     for line in [] if as_json else lines:
         print(f"ploti-server: {line}", file=sys.stderr)
 

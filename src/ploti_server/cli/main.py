@@ -1,6 +1,5 @@
 """The table of commands, and what becomes of their failures: 0 done, 1 refused with one clear line, 2 wrong usage."""
 
-import json
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -63,6 +62,7 @@ def make_app() -> App:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit code (D13.6)."""
+    code = DONE
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -70,7 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from ploti_server.cli.printing import stop_printing
 
         stop_printing()
-        return DONE
     return code
 
 
@@ -97,7 +96,9 @@ def _run(given: list[str]) -> int:
 def _tell_wrong(line: str, as_json: bool) -> None:
     """Print what is wrong with a call: a line to the error output, or an object to the output."""
     if as_json:
-        print(json.dumps({"error": {"message": line}}, ensure_ascii=False))
+        from ploti_server.cli.printing import print_json
+
+        print_json({"error": {"message": line}})
     else:
         Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"ploti-server: {line}")
 

@@ -82,12 +82,20 @@ def show(common: Common, data: Any, title: str = "", *, whole: bool = False) -> 
     `whole` rows hold a dataset's own values: moments are not shortened, and empty cells are never left out.
     """
     if common.as_json:
-        _print_json(data)
+        print_json(data, indent=2)
     elif isinstance(data, list):
         _print_rows(data, title, whole=whole)
     else:
         for name, value in data.items():
             say(f"{name}: {_to_the_minute(as_text(value))}")
+
+
+def print_json(data: Any, indent: int | None = None) -> None:
+    """Print JSON."""
+    try:
+        print(json.dumps(data, ensure_ascii=False, indent=indent), flush=True)
+    except BrokenPipeError:
+        stop_printing()
 
 
 def say(line: str) -> None:
@@ -111,13 +119,6 @@ def _shown(character: str) -> str:
         return " "
     steers = character in _BIDIRECTIONAL or unicodedata.category(character) in _STEERING
     return "\N{REPLACEMENT CHARACTER}" if steers else character
-
-
-def _print_json(data: Any) -> None:
-    try:
-        print(json.dumps(data, ensure_ascii=False, indent=2), flush=True)
-    except BrokenPipeError:
-        stop_printing()
 
 
 def _print_rows(rows: Sequence[dict[str, Any]], title: str, *, whole: bool) -> None:
