@@ -24,6 +24,8 @@ _CLOSED: Final = tuple(
     )
 )
 """This network, private, shared, loopback, link-local, documentation, benchmarking, multicast and reserved space."""
+_UNICAST: Final = IPv6Network("2000::/3")
+"""All that is given out of IPv6 for the public; the rest is reserved, translated forms of IPv4 among it."""
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 Address = IPv4Address | IPv6Address
@@ -125,7 +127,7 @@ def is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return address.is_global
     inside = _carried(address)
-    return all(is_public(one) for one in inside) if inside else address.is_global
+    return all(is_public(one) for one in inside) if inside else address.is_global and address in _UNICAST
 
 
 def _carried(address: IPv6Address) -> tuple[IPv4Address, ...]:
