@@ -95,6 +95,13 @@ class TestTotals:
             assert narrowed[field] == whole[field]
         assert (narrowed["matching"], len(narrowed["datasets"])) == (2, 1)
 
+    def test_a_place_that_by_place_names_narrows_the_page_though_it_is_not_covered(self, served):
+        set_workspace(served.ports, "florida", ["fl-county-seminole"])
+        served.put_catalog(dataset("ds_wide", "fl-county-orange", "zoning", covers=("fl-county-seminole",)))
+        body = {"places": ["fl-county-seminole"]}
+        assert "fl-county-orange" in {one["id"] for one in preview(served, body)["byPlace"]}
+        assert "ds_wide" in names(preview(served, body, place="fl-county-orange"))
+
     def test_name_may_come_along_as_in_a_create(self, served):
         assert preview(served, {"name": "Mine", "places": ["us"]})["total"] == 1
 

@@ -1,6 +1,6 @@
 """`POST /v1/feeds/subscriptions/preview`: what a subscription would deliver now, without making one (page 000)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NotRequired
 
@@ -83,8 +83,8 @@ def preview_routes(context: Context) -> APIRouter:
         opened, after = _start(context.ports.clock.now(), narrowing, bound)
         with context.ports.store.read() as records:
             check_preview(records, selection, access)
-            _check_narrowing(records, narrowing, access)
             matches = matches_of(selection, records.catalog.datasets(), access)
+            _check_narrowing(records, narrowing, access, matches)
             kept = [match for match in matches if keeps(narrowing, match, access.counties)]
             ordered = sorted((_order(records, narrowing.sort, match, opened), match) for match in kept)
         rest = [(order, match) for order, match in ordered if after is None or order > after]
@@ -112,8 +112,10 @@ def _read(sent: Any, in_query: Mapping[str, Any]) -> tuple[Selection, Narrowing]
     return selection, read_narrowing(given | in_body)
 
 
-def _check_narrowing(records: Records, narrowing: Narrowing, access: Access) -> None:
-    covered_place(narrowing.place, access)
+def _check_narrowing(records: Records, narrowing: Narrowing, access: Access, matches: Sequence[Match]) -> None:
+    """Refuse a place outside of the coverage, unless `byPlace` names it, and a topic that is none."""
+    if narrowing.place not in {match.dataset.filed_place for match in matches}:
+        covered_place(narrowing.place, access)
     if narrowing.topic != NO_TOPIC:
         require_topic(records, narrowing.topic)
 
