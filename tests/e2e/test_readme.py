@@ -57,7 +57,7 @@ def test_the_example_with_your_own_data_runs_as_it_is_written(tmp_path):
         assert "equal" in shell(lines[3], tmp_path, environment)
         assert re.search("changed +B2 +status", shell(lines[4].replace("sub_...", subscription), tmp_path, environment))
         assert "2 rows" in shell(lines[5], tmp_path, environment)
-        with closing(sqlite3.connect(tmp_path / "permits.gpkg")) as db:
+        with closing(sqlite3.connect(tmp_path / "export.gpkg")) as db:
             assert db.execute("SELECT count(*) FROM ds_my_permits WHERE status = 'issued'").fetchall() == [(2,)]
     finally:
         server.terminate()

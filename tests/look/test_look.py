@@ -17,6 +17,8 @@ from ploti.look.cells import disarmed
 from ploti.look.changed import changes_since, since_when
 from ploti.look.diff import Columns, Pair, diff
 from ploti.look.rows import export, head
+from ploti.sync.loop import sync
+from ploti.sync.targets import open_target
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 from ploti.testing.stories import POINT
 
@@ -144,6 +146,16 @@ def test_a_geopackage_opens_elsewhere(feed, client, tmp_path, columns, kept):
     with closing(sqlite3.connect(tmp_path / "x.gpkg")) as db:
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert not {name for name in tables if name.startswith("_ploti")}
+
+
+@pytest.mark.parametrize(("url", "name", "format_"), [("sqlite", "x.gpkg", None), ("duckdb", "x.duckdb", "csv")])
+def test_a_database_that_sync_keeps_is_never_replaced(feed, client, tmp_path, url, name, format_):
+    feed.add(A, COLUMNS, rows(1))
+    target = open_target(f"{url}:///{tmp_path / name}")
+    sync(client, SUBSCRIPTION, target)
+    with pytest.raises(ploti.FixRequest, match="name another file"):
+        export(client, A, tmp_path / name, format=format_)
+    assert target.state().datasets[A].version == 1
 
 
 def test_files_that_are_none_are_no_traceback(feed, client, tmp_path):

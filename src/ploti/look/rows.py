@@ -25,6 +25,8 @@ from ploti.sync.targets import open_target
 
 BOOKS: Final = ("_ploti_sync", "_ploti_datasets")
 """Tables in which a target keeps what it follows; an export follows nothing."""
+_SQLITE: Final = b"SQLite format 3\x00"
+_DUCKDB: Final = b"DUCK"
 Format = Literal["csv", "geojson", "gpkg", "parquet"]
 _ENDINGS: Final[Mapping[str, Format]] = {
     ".csv": "csv",
@@ -105,13 +107,15 @@ def export(
     The format follows the file's ending unless given. `columns` leaves out all others but the record id (a GeoPackage
     has all envelope columns, as one that sync keeps); `raw` leaves
     text in CSV as it is that a spreadsheet would take for a formula (F080). Raises FixRequest for what cannot be
-    written.
+    written, and for a file that sync keeps.
     """
     chosen = format or _ENDINGS.get(to.suffix.lower())
     if chosen is None:
         raise FixRequest(f"Name a file that ends in {', '.join(_ENDINGS)}, or a --format.", code="invalid_input")
     if not to.parent.is_dir():
         raise FixRequest(f"There is no folder {to.parent}: make it first.", code="invalid_input")
+    if to.is_file() and _is_kept_by_sync(to):
+        raise FixRequest(f"{to} is a database that ploti sync keeps: name another file.", code="invalid_input")
     with looking(client, progress) as look:
         number = look.current(dataset) if version is None else version
         schema = client.feeds.datasets.schema(dataset, number)
@@ -131,6 +135,18 @@ def export(
             else:
                 _write(look, wanted, fresh, chosen, raw)
     return Exported(dataset, number, to, chosen, rows)
+
+
+def _is_kept_by_sync(file: Path) -> bool:
+    """Tell whether a file is a target of sync; exports make no DuckDB files, so any of those is taken for one."""
+    with file.open("rb") as opened:
+        head = opened.read(16)
+    if head[8:12] == _DUCKDB:
+        return True
+    if head != _SQLITE:
+        return False
+    with closing(sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro", uri=True)) as db:
+        return bool(db.execute("SELECT 1 FROM sqlite_master WHERE name IN (?, ?)", BOOKS).fetchall())
 
 
 def _chosen(delivered: Mapping[str, ColumnType], columns: Sequence[str]) -> dict[str, ColumnType]:
