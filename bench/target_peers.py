@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from shutil import which
@@ -77,12 +78,20 @@ def postgis_adbc_load(snapshot: str, url: str) -> None:
 
 def postgis_adbc_apply(changes: str, url: str) -> None:
     """The same into a staging table, then a delete and an upsert."""
+    with _merging(changes, url, "adbc") as staging:
+        _adbc_ingest(changes, url, staging)
+
+
+@contextmanager
+def _merging(changes: str, url: str, table: str) -> Iterator[str]:
+    """Give a staging table to fill, which is merged into a peer's table then."""
+    staging = f"{table}_changes"
     with _connect(url) as db:
-        db.execute(f"CREATE UNLOGGED TABLE adbc_changes ({postgis_ddl(changes)})")
-        _adbc_ingest(changes, url, "adbc_changes")
+        db.execute(f"CREATE UNLOGGED TABLE {staging} ({postgis_ddl(changes)})")
+        yield staging
         with db.transaction():
-            postgis_merge(db, "adbc", "adbc_changes")
-        db.execute("DROP TABLE adbc_changes")
+            postgis_merge(db, table, staging)
+        db.execute(f"DROP TABLE {staging}")
 
 
 def _adbc_ingest(folder: str, url: str, table: str) -> None:
@@ -151,12 +160,8 @@ def postgis_geopandas_load(snapshot: str, url: str) -> None:
 def postgis_geopandas_apply(changes: str, url: str) -> None:
     """The same into a staging table, then a delete and an upsert."""
     frame = _frame(changes)
-    with _connect(url) as db:
-        db.execute(f"CREATE UNLOGGED TABLE geopandas_changes ({postgis_ddl(changes)})")
-        _to_postgis(frame, url, "geopandas_changes")
-        with db.transaction():
-            postgis_merge(db, "geopandas", "geopandas_changes")
-        db.execute("DROP TABLE geopandas_changes")
+    with _merging(changes, url, "geopandas") as staging:
+        _to_postgis(frame, url, staging)
 
 
 def postgis_ogr2ogr_load(ready: str, url: str) -> None:

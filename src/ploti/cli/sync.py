@@ -27,6 +27,13 @@ _WORKERS = 4
 BEHIND = 1
 """Exit code where a dataset is not up to date or a table differs from its version."""
 app = App(name="sync", help="Make a database follow a subscription.")
+
+
+def _several(told: str) -> Parameter:
+    """Make an option that may be repeated."""
+    return Parameter(negative="", show_default=False, help=told)
+
+
 To = Annotated[
     str,
     Parameter(
@@ -36,37 +43,25 @@ To = Annotated[
 ]
 RewriteIds = Annotated[
     tuple[str, ...],
-    Parameter(
-        negative="",
-        show_default=False,
-        help="A column of a table of yours that holds ids of records, like orders.permit_id: where a version replaces "
-        "ids, they are rewritten together with its rows. May be repeated.",
+    _several(
+        "A column of a table of yours that holds ids of records, like orders.permit_id: where a version replaces "
+        "ids, they are rewritten together with its rows. May be repeated."
     ),
 ]
 Wanted = Annotated[
     tuple[str, ...],
-    Parameter(
-        negative="",
-        show_default=False,
-        help="A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run.",
-    ),
+    _several("A dataset to bring, all of them unless given; may be repeated, and is to be given again at each run."),
 ]
 Columns = Annotated[
     tuple[str, ...],
-    Parameter(
-        negative="",
-        show_default=False,
-        help="The columns of a dataset that are wanted, like ds_permits=number,value; kept for later runs. May be "
-        "repeated, once a dataset; ds_permits=* is all of them again.",
+    _several(
+        "The columns of a dataset that are wanted, like ds_permits=number,value; kept for later runs. May be "
+        "repeated, once a dataset; ds_permits=* is all of them again."
     ),
 ]
 Without = Annotated[
     tuple[str, ...],
-    Parameter(
-        negative="",
-        show_default=False,
-        help="The columns of a dataset that are not wanted, like ds_permits=owner; new ones come.",
-    ),
+    _several("The columns of a dataset that are not wanted, like ds_permits=owner; new ones come."),
 ]
 Schema = Annotated[str | None, Parameter(name="--schema", help="The schema in a PostgreSQL database.")]
 

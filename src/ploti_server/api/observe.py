@@ -62,7 +62,7 @@ class Observed:
         self._metrics.begin()
         try:
             await self._app(scope, receive, answer.send)
-        except Exception:
+        except Exception:  # of any kind: it is logged with the request's id and raised again
             LOG.exception("a request failed", extra={"fields": _named(scope, state)})
             raise
         finally:
