@@ -37,12 +37,17 @@ def canonical(value, type_):
     if type_ == "timestamp":
         since = value - EPOCH
         return str((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
-    return value.hex() if type_ == "geometry" else str(value)
+    return str(sorted(corners(shapely.from_wkb(value)))) if type_ == "geometry" else str(value)
 
 
 def corners(shape):
-    """The places that a shape is made of, far coarser than the tolerance and far finer than a move (D3.4)."""
-    return frozenset(tuple(pair) for pair in shapely.get_coordinates(shape).round(6).tolist())
+    """The places that a shape is made of, wherever its ring begins and whichever way it turns (D3.4)."""
+    return frozenset(tuple(pair) for pair in shapely.get_coordinates(shape).tolist())
+
+
+def about(shape):
+    """The same places, far coarser than the tolerance and far finer than a move (D3.4)."""
+    return frozenset((round(x, 6), round(y, 6)) for x, y in corners(shape))
 
 
 @dataclass
@@ -85,8 +90,12 @@ class Seen:
         row = self.rows[id_]
         return tuple((n, canonical(row[n], self.types[n][0])) for n in names if row[n] is not None)
 
+    @property
+    def firm(self):
+        return sorted(set(self.types) - self.volatile)
+
     def content(self, id_):
-        return self.text(id_, sorted(set(self.types) - self.volatile))
+        return self.text(id_, self.firm)
 
     def usable_keys(self, names=None):
         """Ids by a key that is whole and unique here."""
@@ -161,7 +170,7 @@ class Chain:
         self._check_event(seen, type_, data, told)
         self._check_state(seen, states[seen.number])
         if self.sent:
-            self._check_follows(seen)
+            self._check_follows(seen, states[seen.number])
         self._remember(seen)
 
     def _current(self):
@@ -290,7 +299,7 @@ class Chain:
 
     # from version to version (I3, I7)
 
-    def _check_follows(self, seen):
+    def _check_follows(self, seen, state):
         before = self.last
         changes = None
         if not seen.published.manifest["resyncRequired"]:
@@ -304,7 +313,7 @@ class Chain:
             self._check_kept(before.renamed(moved), seen, compared)
             return
         kept = self._check_kept(before, seen, compared)
-        self._check_returned(seen, kept)
+        self._check_returned(seen, state, kept)
         if changes is not None:
             _check_changes(before, seen, changes, compared)
 
@@ -361,8 +370,11 @@ class Chain:
         _check_lone(old, seen, kept, [name for name in compared if name not in seen.key], self.gone)
         return kept
 
-    def _check_returned(self, seen, kept):
-        """A record that returns takes its old id back, by its key or by its whole content (D4.3, D4.4)."""
+    def _check_returned(self, seen, state, kept):
+        """A record that returns takes its old id back, by its key or by its whole content (D4.3, D4.4).
+
+        A content is known by its hash, so noise in a shape makes it another, though the agent may deliver it as before.
+        """
         if seen.key:
             last = {}
             for id_, gone in self.gone.items():
@@ -373,11 +385,12 @@ class Chain:
                     assert id_ == last[key][1], "a key that returns has the id that it had last"
             return
         waiting = Counter(gone.content for gone in self.gone.values() if not gone.replaced)
-        left = [id_ for id_ in seen.rows if id_ not in kept]
-        wanting = Counter(seen.content(id_) for id_ in left)
-        back = Counter(seen.content(id_) for id_ in left if id_ in self.gone)
-        for content, rows in wanting.items():
-            assert back[content] == min(rows, waiting[content]), "content that returns has its id back"
+        back = Counter(seen.content(id_) for id_ in seen.rows.keys() - kept if id_ in self.gone)
+        taken = Counter(_delivered_row(seen.rows[id_], seen.firm) for id_ in kept)
+        came = Counter((_exactly(row, seen), _row(row, seen.types, seen.firm)) for row in state.rows)
+        for (content, about_it), rows in came.items():
+            expected = min(max(0, rows - taken[about_it]), waiting[content])
+            assert back[content] >= expected, "content that returns has its id back"
 
     def _remember(self, seen):
         before = self.last
@@ -448,22 +461,33 @@ def _is_single(seen, name):
 
 
 def _truth(state, types, names):
-    return Counter(tuple(_value(row, name, types[name][0]) for name in names) for row in state.rows)
+    return Counter(_row(row, types, names) for row in state.rows)
+
+
+def _row(row, types, names):
+    return tuple(_value(row, name, types[name][0]) for name in names)
 
 
 def _value(row, name, type_):
     if name == "geometry":
-        return corners(shapely.from_wkt(row[SHAPE])) if row[SHAPE] else None
+        return about(shapely.from_wkt(row[SHAPE])) if row[SHAPE] else None
     return READ[type_](row[name]) if row[name] else None
 
 
-def _delivered(seen, names):
-    def value(row, name):
-        if name == "geometry" and row[name] is not None:
-            return corners(shapely.from_wkb(row[name]))
-        return row[name]
+def _exactly(row, seen):
+    """A row of the source as the ledger would know it, its shape with all its noise."""
+    values = dict(zip(seen.firm, _row(row, seen.types, seen.firm), strict=True))
+    if values.get("geometry"):
+        values["geometry"] = shapely.to_wkb(shapely.from_wkt(row[SHAPE]))
+    return tuple((n, canonical(value, seen.types[n][0])) for n, value in values.items() if value is not None)
 
-    return Counter(tuple(value(row, name) for name in names) for row in seen.rows.values())
+
+def _delivered(seen, names):
+    return Counter(_delivered_row(row, names) for row in seen.rows.values())
+
+
+def _delivered_row(row, names):
+    return tuple(about(shapely.from_wkb(row[n])) if n == "geometry" and row[n] is not None else row[n] for n in names)
 
 
 def _kept_content(old, new, compared):
