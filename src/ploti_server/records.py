@@ -3,7 +3,7 @@
 Nothing but records is read or written inside one: no file, network or agent work (stack rule for SQLite).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
@@ -232,6 +232,9 @@ class EventRecords(Protocol):
     ) -> tuple[LoggedEvent, ...]:
         """List events with a higher number, in order."""
 
+    def at(self, places: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], LoggedEvent]:
+        """Find events by subscription and number; unknown ones are left out."""
+
     def page(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> LogPage | None:
         """Give the same events' stored bodies, with what they are a page of; None for an unknown subscription."""
 
@@ -282,6 +285,9 @@ class WebhookRecords(Protocol):
     def lock(self, webhook_id: str) -> Webhook | None:
         """Find a webhook and lock it until the transaction ends."""
 
+    def lock_each(self, webhook_ids: Collection[str]) -> Mapping[str, Webhook]:
+        """Find webhooks and lock them in order until the transaction ends; unknown ones are left out."""
+
     def of_workspace(self, workspace_id: str) -> tuple[Webhook, ...]:
         """List a workspace's webhooks, oldest first."""
 
@@ -298,13 +304,16 @@ class DeliveryRecords(Protocol):
     def get(self, delivery_id: str) -> Delivery | None:
         """Find a delivery."""
 
+    def get_each(self, delivery_ids: Collection[str]) -> Mapping[str, Delivery]:
+        """Find deliveries by id; unknown ones are left out."""
+
     def of_webhook(
         self, webhook_id: str, limit: int, before: int | None = None, status: str | None = None
     ) -> tuple[Delivery, ...]:
         """List a webhook's deliveries of events with a number below `before`, newest event first."""
 
-    def put(self, delivery: Delivery) -> None:
-        """Replace a delivery."""
+    def put(self, *deliveries: Delivery) -> None:
+        """Replace deliveries; raises `LookupError` where one is not there."""
 
     def is_any_due(self, now: datetime) -> bool:
         """Tell whether `claim` could find something."""

@@ -69,6 +69,14 @@ class TestWebhooks:
             assert records.webhooks.lock("wh_1") == off
             assert records.webhooks.lock("wh_2") is None
 
+    def test_several_are_locked_by_id_and_unknown_ones_left_out(self, hooked):
+        with hooked.write() as records:
+            records.webhooks.put(hook("wh_2"))
+            assert records.webhooks.lock_each({"wh_2", "wh_1", "wh_9"}) == {"wh_1": hook(), "wh_2": hook("wh_2")}
+            assert records.webhooks.lock_each(set()) == {}
+        with pytest.raises(RuntimeError), hooked.read() as records:
+            records.webhooks.lock_each({"wh_1"})
+
     def test_of_a_workspace_oldest_first(self, filled):
         with filled.write() as records:
             records.workspaces.put(Workspace("w2", "Other", (), None, NOW))
@@ -186,6 +194,22 @@ class TestDeliveries:
             records.deliveries.put(unknown)
         with hooked.read() as records:
             assert records.deliveries.get("msg_9") is None
+
+    def test_several_are_put_and_found_by_id(self, hooked):
+        append(hooked, *["ds_a"] * 3)
+        with hooked.write() as records:
+            first, second, third = records.deliveries.of_webhook("wh_1", 3)[::-1]
+            done = [replace(one, status="delivered", due_at=None, attempts=1) for one in (first, third)]
+            records.deliveries.put(*done)
+            assert records.deliveries.get_each([first.id, third.id, "msg_9"]) == {d.id: d for d in done}
+            assert records.deliveries.get_each([]) == {}
+        assert all_of(hooked) == (done[1], second, done[0])
+        unknown = Delivery("msg_9", "wh_1", "sub_1", 9, wire.ADDED, "ds_a", NOW, NOW)
+        with pytest.raises(LookupError, match="msg_9"), hooked.write() as records:
+            records.deliveries.put(replace(second, attempts=7), unknown)
+        assert all_of(hooked)[1] == second
+        with pytest.raises(RuntimeError), hooked.read() as records:
+            records.deliveries.put(second)
 
     def test_of_a_webhook_newest_event_first_in_pages_and_by_status(self, hooked):
         append(hooked, *["ds_a"] * 5)

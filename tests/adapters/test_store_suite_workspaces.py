@@ -242,6 +242,15 @@ class TestEvents:
             bodies = StoredBodies(text, len(want), last)
             assert records.events.page("sub_1", number, limit, types) == LogPage("w1", LogEnds(4, 1), bodies)
 
+    def test_at_some_places_of_several_logs(self, filled):
+        with filled.write() as records:
+            records.subscriptions.put(subscription("sub_2", "w1"))
+            first, second = (records.events.append(log, [event()] * 3, NOW) for log in ("sub_1", "sub_2"))
+            places = {("sub_1", 1), ("sub_1", 3), ("sub_2", 2), ("sub_2", 4), ("sub_9", 1)}
+            want = {("sub_1", 1): first[0], ("sub_1", 3): first[2], ("sub_2", 2): second[1]}
+            assert records.events.at(places) == want
+            assert records.events.at(set()) == {}
+
     def test_page_of_an_empty_log_and_of_none(self, filled):
         with filled.glance() as records:
             assert records.events.page("sub_1", 0, 10) == LogPage("w1", LogEnds(0, None), StoredBodies("", 0, 0))

@@ -4,12 +4,12 @@ Whoever locks several webhooks does so by subscription and id, after the subscri
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, bindparam, exists, func, or_, select, update
 
 from ploti_server.adapters import store_tables as tables
 from ploti_server.adapters.store_transaction import Transaction
@@ -24,6 +24,38 @@ _LOOK_AHEAD: Final = 8
 
 _WEBHOOK = select(tables.webhooks).where(tables.webhooks.c.id == bindparam("id"))
 _DELIVERY = select(tables.deliveries).where(tables.deliveries.c.id == bindparam("id"))
+_PUT = (
+    update(tables.deliveries)
+    .where(tables.deliveries.c.id == bindparam("id"))
+    .values({name: bindparam(name) for name in tables.deliveries.c.keys() if name != "id"})  # noqa: SIM118
+)
+_NOW = bindparam("now", type_=BigInteger)
+
+
+def _is_due(now: Any) -> ColumnElement[bool]:
+    c = tables.deliveries.c
+    return and_(c.due_at <= now, or_(c.lease_until.is_(None), c.lease_until <= now))
+
+
+def _waiting_webhooks() -> Select[Any]:
+    """Select the webhooks that are on and have something due, the longest waiting first."""
+    hook, c = tables.webhooks.c, tables.deliveries.c
+    due = select(c.due_at).where(c.webhook_id == hook.id, _is_due(_NOW))
+    oldest = due.order_by(c.due_at).limit(1).correlate(tables.webhooks).scalar_subquery()
+    waiting = select(hook.id, hook.failing_since).where(hook.off_at.is_(None), oldest.is_not(None))
+    return waiting.order_by(oldest, hook.id).limit(bindparam("limit"))
+
+
+def _oldest_due() -> Select[Any]:
+    c = tables.deliveries.c
+    due = select(c.id, c.dataset_id).where(c.webhook_id == bindparam("webhook"), _is_due(_NOW))
+    return due.order_by(c.due_at, c.number).limit(bindparam("limit"))
+
+
+_WAITING, _OLDEST = _waiting_webhooks(), _oldest_due()
+_LEASED = select(tables.deliveries.c.webhook_id, tables.deliveries.c.dataset_id).where(
+    tables.deliveries.c.lease_until > _NOW
+)
 
 
 class SqlWebhooks:
@@ -39,6 +71,11 @@ class SqlWebhooks:
     def lock(self, webhook_id: str) -> Webhook | None:
         found = self._in.locked(select(tables.webhooks).where(tables.webhooks.c.id == webhook_id))
         return WEBHOOK.value(found[0]) if found else None
+
+    def lock_each(self, webhook_ids: Collection[str]) -> dict[str, Webhook]:
+        c = tables.webhooks.c
+        query = select(tables.webhooks).where(c.id.in_(list(webhook_ids))).order_by(c.subscription_id, c.id)
+        return {row.id: WEBHOOK.value(row) for row in self._in.locked(query)}
 
     def of_workspace(self, workspace_id: str) -> tuple[Webhook, ...]:
         c = tables.webhooks.c
@@ -69,6 +106,10 @@ class SqlDeliveries:
         rows = self._in.fetch(_DELIVERY, id=delivery_id)
         return DELIVERY.value_of(rows[0]) if rows else None
 
+    def get_each(self, delivery_ids: Collection[str]) -> dict[str, Delivery]:
+        rows = self._in.rows(select(tables.deliveries).where(tables.deliveries.c.id.in_(list(delivery_ids))))
+        return {row.id: DELIVERY.value(row) for row in rows}
+
     def of_webhook(
         self, webhook_id: str, limit: int, before: int | None = None, status: str | None = None
     ) -> tuple[Delivery, ...]:
@@ -81,14 +122,13 @@ class SqlDeliveries:
         rows = self._in.rows(query.order_by(c.number.desc()).limit(limit))
         return tuple(DELIVERY.value(row) for row in rows)
 
-    def put(self, delivery: Delivery) -> None:
-        row = DELIVERY.row(delivery)
-        changed = update(tables.deliveries).where(tables.deliveries.c.id == row.pop("id")).values(row)
-        if self._in.change(changed) == 0:
-            raise LookupError(f"there is no delivery {delivery.id}")
+    def put(self, *deliveries: Delivery) -> None:
+        if self._in.change_each(_PUT, [DELIVERY.row_of(delivery) for delivery in deliveries]) != len(deliveries):
+            ids = {delivery.id for delivery in deliveries}
+            raise LookupError(f"there is no delivery {', '.join(sorted(ids - self.get_each(ids).keys()))}")
 
     def is_any_due(self, now: datetime) -> bool:
-        return self._in.row(_waiting_webhooks(now)) is not None
+        return bool(self._in.fetch(_WAITING, now=tables.number_of(now), limit=1))
 
     def backlog(self, now: datetime) -> Backlog:
         c, hook = tables.deliveries.c, tables.webhooks.c
@@ -114,35 +154,19 @@ class SqlDeliveries:
 
     def _chosen(self, now: datetime, limit: int, per_webhook: int) -> list[str]:
         """Choose what to lease: the oldest due of each webhook's datasets, as far as the webhook has room."""
-        c = tables.deliveries.c
-        leased = self._in.rows(select(c.webhook_id, c.dataset_id).where(c.lease_until > now))
-        busy = {(row.webhook_id, row.dataset_id) for row in leased}
-        taken = Counter(row.webhook_id for row in leased)
+        at = tables.number_of(now)
+        busy = set(self._in.fetch(_LEASED, now=at))
+        taken = Counter(webhook_id for webhook_id, _ in busy)
         places: list[tuple[int, int, str]] = []
-        for order, hook in enumerate(self._in.rows(_waiting_webhooks(now).limit(limit + len(leased)))):
-            room = (per_webhook if hook.failing_since is None else 1) - taken[hook.id]
+        waiting = self._in.fetch(_WAITING, now=at, limit=limit + len(busy))
+        for order, (webhook_id, failing_since) in enumerate(waiting):
+            room = (per_webhook if failing_since is None else 1) - taken[webhook_id]
             if room > 0:
-                oldest = select(c.id, c.dataset_id).where(c.webhook_id == hook.id, _is_due(now))
-                rows = self._in.rows(oldest.order_by(c.due_at, c.number).limit(per_webhook * _LOOK_AHEAD))
-                first = {row.dataset_id: row.id for row in reversed(rows) if (hook.id, row.dataset_id) not in busy}
-                own = [row.id for row in rows if first.get(row.dataset_id) == row.id][:room]
+                rows = self._in.fetch(_OLDEST, webhook=webhook_id, now=at, limit=per_webhook * _LOOK_AHEAD)
+                first = {dataset_id: id_ for id_, dataset_id in reversed(rows) if (webhook_id, dataset_id) not in busy}
+                own = [id_ for id_, dataset_id in rows if first.get(dataset_id) == id_][:room]
                 places += [(place, order, delivery_id) for place, delivery_id in enumerate(own)]
         return [delivery_id for _, _, delivery_id in sorted(places)[:limit]]
-
-
-def _is_due(now: datetime) -> ColumnElement[bool]:
-    c = tables.deliveries.c
-    return and_(c.due_at <= now, or_(c.lease_until.is_(None), c.lease_until <= now))
-
-
-def _waiting_webhooks(now: datetime) -> Select[Any]:
-    """Select the webhooks that are on and have something due, the longest waiting first."""
-    hook, c = tables.webhooks.c, tables.deliveries.c
-    due = select(c.due_at).where(c.webhook_id == hook.id, _is_due(now))
-    oldest = due.order_by(c.due_at).limit(1).correlate(tables.webhooks).scalar_subquery()
-    return (
-        select(hook.id, hook.failing_since).where(hook.off_at.is_(None), oldest.is_not(None)).order_by(oldest, hook.id)
-    )
 
 
 def queue(transaction: Transaction, subscription_id: str, events: Sequence[LoggedEvent], now: datetime) -> None:

@@ -5,7 +5,20 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, Select, and_, bindparam, cast, func, literal_column, select, true, update
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    true,
+    tuple_,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from ploti_server.adapters import store_tables as tables
@@ -241,6 +254,11 @@ class SqlEvents:
         if types is not None:
             query = query.where(c.type.in_(list(types)))
         return tuple(logged_event(row) for row in self._in.rows(query.order_by(c.number).limit(limit)))
+
+    def at(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], LoggedEvent]:
+        c = tables.events.c
+        rows = self._in.rows(select(tables.events).where(tuple_(c.subscription_id, c.number).in_(list(places))))
+        return {(row.subscription_id, row.number): logged_event(row) for row in rows}
 
     def page(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> LogPage | None:
         values = {"subscription": subscription_id, "after": number, "limit": limit}

@@ -33,15 +33,18 @@ class Moment(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:  # noqa: ARG002
         """Turn an aware moment into a number; raises `ValueError` for one without a zone."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"{value.isoformat()} has no time zone")
-        return (value - _EPOCH) // _MICROSECOND
+        return None if value is None else number_of(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Turn a stored number into an aware moment."""
         return None if value is None else moment_of(value)
+
+
+def number_of(moment: datetime) -> int:
+    """Give the number that stands for a moment; raises `ValueError` for one without a zone."""
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment.isoformat()} has no time zone")
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def moment_of(number: int) -> datetime:

@@ -34,9 +34,20 @@ class Transaction:
         This is how each request reads: the toolkit's own work would cost fifty times the query.
         """
         sql, constants = _driven(query, self.database)
-        driver: Any = self._connection.connection.driver_connection
-        found: Sequence[tuple[Any, ...]] = driver.execute(sql, constants | values).fetchall()
+        found: Sequence[tuple[Any, ...]] = self._driver().execute(sql, constants | values).fetchall()
         return found
+
+    def change_each(self, statement: Update, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Change by each row of values as the driver takes them and tell how many changed; made once, like a query."""
+        self._check_writable()
+        sql, constants = _driven(statement, self.database)
+        cursor = self._driver().cursor()
+        cursor.executemany(sql, [{**constants, **row} for row in rows])
+        changed: int = cursor.rowcount
+        return changed
+
+    def _driver(self) -> Any:
+        return self._connection.connection.driver_connection
 
     def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         """Read all rows of a query."""
@@ -89,13 +100,16 @@ class Transaction:
         return _INSERT[self.database](table)
 
     def _write(self, statement: Executable, rows: Any = None) -> Any:
+        self._check_writable()
+        return self._connection.execute(statement, rows)
+
+    def _check_writable(self) -> None:
         if not self._writable:
             raise RuntimeError("this transaction was opened for reading; open it with store.write() to change or lock")
-        return self._connection.execute(statement, rows)
 
 
 @lru_cache(maxsize=256)
-def _driven(query: Select[Any], dialect: str) -> tuple[str, dict[str, Any]]:
-    """Write a query as its driver takes it, with the values that never change."""
+def _driven(query: Select[Any] | Update, dialect: str) -> tuple[str, dict[str, Any]]:
+    """Write a query or change as its driver takes it, with the values that never change."""
     written = query.compile(dialect=_DRIVEN[dialect])
     return str(written), {name: value for name, value in written.params.items() if value is not None}

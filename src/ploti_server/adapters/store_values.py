@@ -65,6 +65,11 @@ class Shape(Generic[T]):
             row["rest"] = encode({name: _stored(getattr(value, name)) for name in others})
         return row
 
+    def row_of(self, value: T) -> dict[str, Any]:
+        """Give the row of a value as the driver takes it."""
+        row = self.row(value)
+        return row | {name: tables.number_of(row[name]) for name in self._moments if row[name] is not None}
+
     def value(self, row: Row[Any]) -> T:
         """Give the value of a row that has just the table's columns."""
         return self.value_of(tuple(row))

@@ -5,11 +5,10 @@ only send, so that a slow receiver holds up nobody else. A crash leaves leases t
 again, which receivers allow for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby
 from threading import Event
 from typing import Final
 
@@ -99,40 +98,44 @@ def _record_and_claim(ports: Ports, owner: str, done: list[_Attempt], room: int)
             if room == 0 or not records.deliveries.is_any_due(now):
                 return []
     with ports.store.write() as records:
-        for (_, webhook_id), attempts in groupby(sorted(done, key=_lock_order), key=_lock_order):
-            _record(records, owner, webhook_id, attempts)
+        _record(records, owner, done)
         ports.reach("deliver.before_commit")
         if room == 0:
             return []
         claimed = records.deliveries.claim(owner, now, now + LEASE, room, PER_WEBHOOK)
-        webhooks = {i: records.webhooks.get(i) for i in {delivery.webhook_id for delivery in claimed}}
-        tasks = [_task(records, one, webhooks[one.webhook_id], hooks_of(ports).public_url) for one in claimed]
+        tasks = _tasks(records, claimed, hooks_of(ports).public_url)
     ports.reach("deliver.claimed")
     return tasks
 
 
-def _lock_order(attempt: _Attempt) -> tuple[str, str]:
-    return attempt.task.delivery.subscription_id, attempt.task.delivery.webhook_id
-
-
-def _record(records: Records, owner: str, webhook_id: str, attempts: Iterable[_Attempt]) -> None:
-    """Write down a webhook's outcomes; a delivery that was ended, deleted or taken over meanwhile stays as it is."""
-    before = webhook = records.webhooks.lock(webhook_id)
-    if webhook is None:
+def _record(records: Records, owner: str, done: Sequence[_Attempt]) -> None:
+    """Write down outcomes; a delivery that was ended, deleted or taken over meanwhile stays as it is."""
+    if not done:
         return
-    for attempt in sorted(attempts, key=lambda one: one.answered_at):
-        delivery = records.deliveries.get(attempt.task.delivery.id)
+    before = records.webhooks.lock_each({attempt.task.delivery.webhook_id for attempt in done})
+    standing = records.deliveries.get_each([attempt.task.delivery.id for attempt in done])
+    webhooks, ended = dict(before), list[Delivery]()
+    for attempt in sorted(done, key=lambda one: one.answered_at):
+        delivery = standing.get(attempt.task.delivery.id)
         if delivery is not None and delivery.lease_owner == owner:
             jitter = jitter_of(delivery.id, delivery.attempts + 1)
+            webhook = webhooks[delivery.webhook_id]
             outcome = after_attempt(delivery, webhook, attempt.answer, attempt.answered_at, jitter)
-            records.deliveries.put(outcome.delivery)
-            webhook = outcome.webhook
-    if webhook != before:
-        records.webhooks.put(webhook)
+            ended.append(outcome.delivery)
+            webhooks[delivery.webhook_id] = outcome.webhook
+    records.deliveries.put(*ended)
+    for webhook_id, webhook in webhooks.items():
+        if webhook != before[webhook_id]:
+            records.webhooks.put(webhook)
 
 
-def _task(records: Records, delivery: Delivery, webhook: Webhook | None, base: str) -> _Task:
-    logged = records.events.after(delivery.subscription_id, delivery.number - 1, 1)
-    if webhook is None or not logged or logged[0].number != delivery.number:
-        raise LookupError(f"delivery {delivery.id} has lost its event or webhook")
-    return _Task(delivery, webhook, msgspec.json.encode(wire_event(logged[0], base)))
+def _tasks(records: Records, claimed: Sequence[Delivery], base: str) -> list[_Task]:
+    webhooks = {webhook_id: records.webhooks.get(webhook_id) for webhook_id in {one.webhook_id for one in claimed}}
+    events = records.events.at({(one.subscription_id, one.number) for one in claimed})
+    tasks = []
+    for one in claimed:
+        webhook, event = webhooks[one.webhook_id], events.get((one.subscription_id, one.number))
+        if webhook is None or event is None:
+            raise LookupError(f"delivery {one.id} has lost its event or webhook")
+        tasks.append(_Task(one, webhook, msgspec.json.encode(wire_event(event, base))))
+    return tasks

@@ -328,6 +328,15 @@ class _Events:
         found = (e for e in log if e.number > number and (types is None or e.type in types))
         return tuple(found)[:limit]
 
+    def at(self, places: Collection[tuple[str, int]]) -> dict[tuple[str, int], LoggedEvent]:
+        logs = {subscription_id: self._state.events.get(subscription_id, ()) for subscription_id, _ in places}
+        return {
+            (e.subscription_id, e.number): e
+            for log in logs.values()
+            for e in log
+            if (e.subscription_id, e.number) in places
+        }
+
     def page(self, subscription_id: str, number: int, limit: int, types: Sequence[str] | None = None) -> LogPage | None:
         subscription = self._state.subscriptions.get(subscription_id)
         if subscription is None:

@@ -1,6 +1,7 @@
 """Webhooks and their deliveries in memory."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
@@ -20,6 +21,10 @@ class MemoryWebhooks:
 
     def lock(self, webhook_id: str) -> Webhook | None:
         return self._state.changing().webhooks.get(webhook_id)
+
+    def lock_each(self, webhook_ids: Collection[str]) -> dict[str, Webhook]:
+        found = self._state.changing().webhooks
+        return {webhook_id: found[webhook_id] for webhook_id in webhook_ids if webhook_id in found}
 
     def of_workspace(self, workspace_id: str) -> tuple[Webhook, ...]:
         own = (w for w in self._state.webhooks.values() if w.workspace_id == workspace_id)
@@ -49,6 +54,10 @@ class MemoryDeliveries:
     def get(self, delivery_id: str) -> Delivery | None:
         return self._state.deliveries.get(delivery_id)
 
+    def get_each(self, delivery_ids: Collection[str]) -> dict[str, Delivery]:
+        found = self._state.deliveries
+        return {delivery_id: found[delivery_id] for delivery_id in delivery_ids if delivery_id in found}
+
     def of_webhook(
         self, webhook_id: str, limit: int, before: int | None = None, status: str | None = None
     ) -> tuple[Delivery, ...]:
@@ -56,9 +65,10 @@ class MemoryDeliveries:
         below = [d for d in own if before is None or d.number < before]
         return tuple(sorted(below, key=lambda d: -d.number)[:limit])
 
-    def put(self, delivery: Delivery) -> None:
-        known(self._state.deliveries, delivery.id, "delivery")
-        self._state.changing().deliveries[delivery.id] = kept(delivery)
+    def put(self, *deliveries: Delivery) -> None:
+        for delivery in deliveries:
+            known(self._state.deliveries, delivery.id, "delivery")
+        self._state.changing().deliveries |= {delivery.id: kept(delivery) for delivery in deliveries}
 
     def is_any_due(self, now: datetime) -> bool:
         return any(self._is_due(d, now) for d in self._state.deliveries.values())
