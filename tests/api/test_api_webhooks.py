@@ -1,6 +1,7 @@
 """Webhooks over HTTP, a test for each sentence of page 003's part about them (D1.5, D9)."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -111,7 +112,7 @@ class TestCreate:
         assert hook["events"] == ["feed.dataset.removed", "feed.dataset.stale"]
         served.release("ds_orange", 1)
         assert deliver(served) == 0
-        served.put_catalog(*[d.__class__(**{**vars(d), "retired": True}) for d in datasets(served, "ds_orange")])
+        served.put_catalog(*[replace(d, retired=True) for d in datasets(served, "ds_orange")])
         deliver(served)
         assert types_sent(served) == ["feed.dataset.removed"]
 

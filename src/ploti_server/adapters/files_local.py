@@ -88,7 +88,8 @@ class LocalFiles:
     def stat(self, path: str) -> FileStat | None:
         """Tell a file's size; None where there is none."""
         try:
-            found = os.stat("/".join((self._name, *segments(path))))
+            segments(path)
+            found = os.stat(f"{self._name}/{path}")
         except (FileNotFoundError, NotADirectoryError):
             return None
         return FileStat(found.st_size) if S_ISREG(found.st_mode) else None

@@ -38,7 +38,7 @@ class LinkSigner:
     def __init__(self, secret: bytes) -> None:
         if len(secret) < 32:
             raise ValueError("the secret of signed links needs at least 32 bytes")
-        self._secret = secret
+        self._keyed = hmac.new(secret, b"READ ", "sha256")
 
     def sign(self, path: str, filename: str, content_type: str, expires_at: datetime) -> str:
         """Give the link to a stored file, without scheme and host, valid until just before `expires_at`.
@@ -46,7 +46,7 @@ class LinkSigner:
         Raises `ValueError` for a path that cannot be stored, or a name or type unfit for a header.
         """
         address, headers = _quoted(path, filename, content_type)
-        unsigned = f"{address}?expires={(expires_at - _EPOCH) // _MILLISECOND}{headers}"
+        unsigned = f"{address}{(expires_at - _EPOCH) // _MILLISECOND}{headers}"
         return f"{unsigned}&signature={self._signature(unsigned)}"
 
     def verify(self, path: str, query: str, now: datetime, method: str = "GET") -> SignedTarget | None:
@@ -66,7 +66,9 @@ class LinkSigner:
         return target if genuine and method in _READ_METHODS and now < target.expires_at else None
 
     def _signature(self, unsigned: str) -> str:
-        return hmac.digest(self._secret, f"READ {unsigned}".encode(), "sha256").hex()
+        digest = self._keyed.copy()
+        digest.update(unsigned.encode())
+        return digest.hexdigest()
 
 
 @lru_cache(maxsize=16_384)
@@ -76,4 +78,7 @@ def _quoted(path: str, filename: str, content_type: str) -> tuple[str, str]:
     for text in (filename, content_type):
         if not text or not text.isprintable():
             raise ValueError(f"{text!r} cannot stand in a header")
-    return PREFIX + quote(path), f"&filename={quote(filename, safe='')}&type={quote(content_type, safe='')}"
+    return (
+        f"{PREFIX}{quote(path)}?expires=",
+        f"&filename={quote(filename, safe='')}&type={quote(content_type, safe='')}",
+    )

@@ -3,11 +3,12 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, exists, func, literal_column, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, exists, func, literal_column, or_, select, update
 
 from ploti_server.adapters import store_tables as tables
-from ploti_server.adapters.store_transaction import Transaction
+from ploti_server.adapters.store_transaction import DATABASES, Transaction, among
 from ploti_server.adapters.store_values import CHECK, DATASET, REFRESH, TOPIC, VERSION
 from ploti_server.domain.checks import Check, CheckStatus, Refresh
 from ploti_server.domain.datasets import Dataset, Topic
@@ -23,16 +24,31 @@ _REFRESH = select(tables.refreshes).where(tables.refreshes.c.dataset_id == bindp
 _VERSION = select(tables.versions).where(
     tables.versions.c.dataset_id == bindparam("dataset"), tables.versions.c.number == bindparam("number")
 )
+_RELEASED: ColumnElement[str] = literal_column(f"'{VersionStatus.RELEASED.value}'")
 _CURRENT = (
     select(tables.versions)
     .where(
         tables.versions.c.dataset_id == bindparam("dataset"),
-        tables.versions.c.status == literal_column(f"'{VersionStatus.RELEASED.value}'"),
+        tables.versions.c.status == _RELEASED,
     )
     .order_by(tables.versions.c.number.desc())
     .limit(literal_column("1"))
 )
 
+
+def _currents(database: str) -> Select[Any]:
+    """Select the newest released version of each dataset of a list."""
+    c, other = tables.versions.c, tables.versions.alias("other").c
+    newest = select(func.max(other.number)).where(other.dataset_id == c.dataset_id, other.status == _RELEASED)
+    listed = among(c.dataset_id, "ids", database)
+    return select(tables.versions).where(listed, c.status == _RELEASED, c.number == newest.scalar_subquery())
+
+
+_CURRENTS = {database: _currents(database) for database in DATABASES}
+_REFRESHES = select(tables.refreshes).order_by(tables.refreshes.c.dataset_id)
+_REFRESHES_OF = {
+    database: _REFRESHES.where(among(tables.refreshes.c.dataset_id, "ids", database)) for database in DATABASES
+}
 _LAST_CHECK = (
     select(tables.checks)
     .where(tables.checks.c.dataset_id == bindparam("dataset"))
@@ -74,10 +90,11 @@ class SqlCatalog:
         return REFRESH.value_of(rows[0]) if rows else Refresh()
 
     def refreshes(self, dataset_ids: Collection[str] | None = None) -> dict[str, Refresh]:
-        query = select(tables.refreshes).order_by(tables.refreshes.c.dataset_id)
-        if dataset_ids is not None:
-            query = query.where(tables.refreshes.c.dataset_id.in_(list(dataset_ids)))
-        return {row.dataset_id: REFRESH.value(row) for row in self._in.rows(query)}
+        if dataset_ids is None:
+            rows = self._in.fetch(_REFRESHES)
+        else:
+            rows = self._in.fetch(_REFRESHES_OF[self._in.database], ids=self._in.list_of(dataset_ids))
+        return {row[0]: REFRESH.value_of(row) for row in rows}
 
     def put_refresh(self, dataset_id: str, refresh: Refresh) -> None:
         self._in.put(tables.refreshes, {"dataset_id": dataset_id} | REFRESH.row(refresh))
@@ -190,16 +207,8 @@ class SqlVersions:
         return VERSION.value_of(rows[0]) if rows else None
 
     def currents(self, dataset_ids: Collection[str]) -> dict[str, Version]:
-        c, other = tables.versions.c, tables.versions.alias("other").c
-        newest = select(func.max(other.number)).where(
-            other.dataset_id == c.dataset_id, other.status == VersionStatus.RELEASED
-        )
-        query = select(tables.versions).where(
-            c.dataset_id.in_(list(dataset_ids)),
-            c.status == VersionStatus.RELEASED,
-            c.number == newest.scalar_subquery(),
-        )
-        return {row.dataset_id: VERSION.value(row) for row in self._in.rows(query)}
+        rows = self._in.fetch(_CURRENTS[self._in.database], ids=self._in.list_of(dataset_ids))
+        return {row[0]: VERSION.value_of(row) for row in rows}
 
     def newest_number(self, dataset_id: str) -> int:
         c = tables.versions.c

@@ -1,10 +1,24 @@
 """One open transaction of the database: the few ways in which the records of the store use it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Delete, Dialect, Executable, Row, Select, Table, Update
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Dialect,
+    Executable,
+    Row,
+    Select,
+    Table,
+    Update,
+    bindparam,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
@@ -13,6 +27,7 @@ _DRIVEN: Mapping[str, Dialect] = {
     "sqlite": sqlite.dialect(paramstyle="named"),
 }
 """How each database's driver takes named parameters."""
+DATABASES: Final = tuple(_DRIVEN)
 _INSERT = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -36,6 +51,10 @@ class Transaction:
         sql, constants = _driven(query, self.database)
         found: Sequence[tuple[Any, ...]] = self._driver().execute(sql, constants | values).fetchall()
         return found
+
+    def list_of(self, texts: Collection[str]) -> Any:
+        """Give texts as the parameter that `among` looks in."""
+        return list(texts) if self.database == "postgresql" else msgspec.json.encode(list(texts)).decode()
 
     def change_each(self, statement: Update, rows: Sequence[Mapping[str, Any]]) -> int:
         """Change by each row of values as the driver takes them and tell how many changed; made once, like a query."""
@@ -106,6 +125,14 @@ class Transaction:
     def _check_writable(self) -> None:
         if not self._writable:
             raise RuntimeError("this transaction was opened for reading; open it with store.write() to change or lock")
+
+
+def among(column: ColumnElement[str], name: str, database: str) -> ColumnElement[bool]:
+    """Ask whether a column holds one of the texts of a parameter, however many; see `Transaction.list_of`."""
+    if database == "postgresql":
+        return column == func.any(bindparam(name))
+    listed = func.json_each(bindparam(name)).table_valued("value")
+    return column.in_(select(listed.c.value))
 
 
 @lru_cache(maxsize=256)

@@ -133,7 +133,7 @@ def decode(text: str) -> dict[str, Any]:
 
 TOPIC = Shape(Topic, tables.topics)
 DATASET = Shape(Dataset, tables.datasets, kept=4_096)
-REFRESH = Shape(Refresh, tables.refreshes)
+REFRESH = Shape(Refresh, tables.refreshes, kept=4_096)
 CHECK = Shape(Check, tables.checks)
 VERSION = VersionShape(Version, tables.versions, kept=4_096)
 ASK = Shape(Ask, tables.asks)

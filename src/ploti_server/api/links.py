@@ -52,23 +52,24 @@ class Links:
         """The moment of expiry in wire form."""
         return wire_time(self.expires)
 
-    def file(self, version: Version, file: StoredFile) -> resources.FileLink:
-        """Link one file of a version."""
-        filename = file.path.rpartition("/")[2]
+    def file(self, folder: str, file: StoredFile) -> resources.FileLink:
+        """Link one file of the version with this folder."""
         return {
             "path": file.path,
-            "filename": filename,
+            "filename": file.filename,
             "contentType": file.content_type,
             "sizeBytes": file.size_bytes,
             "sha256": file.sha256,
-            "url": self._signed(f"{version.folder}/{file.path}", filename, file.content_type),
+            "url": self._signed(f"{folder}/{file.path}", file.filename, file.content_type),
         }
 
     def files(self, version: Version) -> resources.VersionFiles:
         """Link every file of a version; each kind is always there (D5.3)."""
 
+        folder = version.folder
+
         def of(kind: FileKind) -> list[resources.FileLink]:
-            return [self.file(version, file) for file in version.files_of(kind)]
+            return [self.file(folder, file) for file in version.files_of(kind)]
 
         return {
             "snapshot": of("snapshot"),
@@ -109,7 +110,7 @@ class Links:
         found: list[resources.SignedFile] = []
         for name in names:
             if name in known:
-                link = self.file(version, known[name])
+                link = self.file(version.folder, known[name])
                 found.append(
                     {
                         "file": name,

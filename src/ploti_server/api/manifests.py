@@ -186,7 +186,7 @@ def _checked(context: Context, asked: _Asked, entry: _Entry) -> _Entry:
     is_current = version is not None and current is not None and current.number == version.number
     version = None if version is None else offered(version, is_current=is_current)
     if version is None or keeps_snapshot(context.ports.files, version):
-        return replace(entry, version=version)
+        return entry if version is entry.version else replace(entry, version=version)
     if asked.as_of is not None and not is_current:
         raise expired_as_of(f"The snapshot of version {version.number} of {entry.dataset.id} is no longer kept")
     return replace(entry, is_kept=False)

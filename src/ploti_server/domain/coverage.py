@@ -49,18 +49,13 @@ def covered_places(counties: frozenset[str]) -> tuple[Place, ...]:
     return tuple(sorted(found, key=lambda place: (PLACE_KINDS.index(place.kind), place.id)))
 
 
-def places_of(dataset: Dataset) -> frozenset[str]:
-    """Give the places a dataset applies to: where it is filed and every county it covers."""
-    return frozenset((*dataset.covers, *([dataset.place] if dataset.place else [])))
-
-
 def lies_in(dataset: Dataset, place: Place, counties: frozenset[str] | None) -> bool:
     """Tell whether a dataset belongs to a place; `<state>-counties` holds the covered counties only, without the
     state's own records, and with `counties` None every county of the state (D10.1)."""
     if place.kind != "state_counties" or place.state is None:
-        return place.id in places_of(dataset)
+        return place.id in dataset.places
     of_state = counties_of(place.state)
-    return not places_of(dataset).isdisjoint(of_state if counties is None else of_state & counties)
+    return not dataset.places.isdisjoint(of_state if counties is None else of_state & counties)
 
 
 @lru_cache(maxsize=256)
@@ -78,13 +73,13 @@ def reached_places(place_ids: tuple[str, ...], counties: frozenset[str] | None) 
 
 def places_holding(dataset: Dataset, counties: frozenset[str]) -> frozenset[str]:
     """Give the ids of every place that a dataset counts toward, `<state>-counties` once over its covered counties."""
-    own = places_of(dataset)
+    own = dataset.places
     return own | {state_counties(state) for state in states_of(own & counties)}
 
 
 def in_coverage(dataset: Dataset, counties: frozenset[str]) -> bool:
     """Tell whether a dataset is in a coverage; one without a place is in every coverage (D10.3)."""
-    own = places_of(dataset)
+    own = dataset.places
     if not own:
         return True
     if NATION in own and counties:

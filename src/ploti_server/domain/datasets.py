@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Final, Literal
 
 from ploti.contract.values import ColumnType
@@ -108,6 +109,11 @@ class Dataset:
     matching: MatchingLimits = MatchingLimits()
     deliverable: bool = True
     retired: bool = False
+
+    @cached_property
+    def places(self) -> frozenset[str]:
+        """The places it applies to: where it is filed and every county it covers."""
+        return frozenset((*self.covers, *([self.place] if self.place else [])))
 
     @property
     def filed_place(self) -> str | None:

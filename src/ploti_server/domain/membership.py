@@ -7,7 +7,7 @@ from datetime import datetime
 from ploti.contract.events import RemovedReason
 from ploti_server.domain.access import Access, is_offered
 from ploti_server.domain.checks import Refresh
-from ploti_server.domain.coverage import places_of, reached_places
+from ploti_server.domain.coverage import reached_places
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.subscriptions import Selection, Subscription
 
@@ -40,7 +40,7 @@ def names_by_place(selection: Subscription | Selection, dataset: Dataset, counti
     """Tell whether the places, narrowed to the topics, name a dataset."""
     if selection.topics and dataset.topic not in selection.topics:
         return False
-    return not places_of(dataset).isdisjoint(reached_places(selection.places, counties))
+    return not dataset.places.isdisjoint(reached_places(selection.places, counties))
 
 
 def covers(subscription: Subscription, dataset: Dataset, access: Access) -> bool:
@@ -49,14 +49,12 @@ def covers(subscription: Subscription, dataset: Dataset, access: Access) -> bool
 
 
 def reason_of_leaving(subscription: Subscription, dataset: Dataset | None, access: Access) -> RemovedReason | None:
-    """Tell why a held dataset leaves, the first reason that holds; None where it stays (D7.3)."""
+    """Tell why a held dataset leaves, the first reason of D7.3 that holds; None where it stays."""
     if dataset is None or not is_offered(dataset):
         return "no_longer_deliverable"
-    if not names(subscription, dataset, None):
-        return "subscription_changed"
-    if not access.covers(dataset) or not names(subscription, dataset, access.counties):
-        return "left_coverage"
-    return None if access.plan_opens(dataset) else "plan_changed"
+    if access.covers(dataset) and names(subscription, dataset, access.counties):
+        return None if access.plan_opens(dataset) else "plan_changed"
+    return "left_coverage" if names(subscription, dataset, None) else "subscription_changed"
 
 
 def moves(subscription: Subscription, held: Collection[str], datasets: Iterable[Dataset], access: Access) -> Moves:

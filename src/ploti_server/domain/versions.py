@@ -52,6 +52,11 @@ class StoredFile:
     sha256: str
     rows: int | None = None
 
+    @cached_property
+    def filename(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
 
 @dataclass(frozen=True)
 class Version:
@@ -98,7 +103,7 @@ class Version:
     rebuilt_at: datetime | None = None
     definition: Dataset | None = None
 
-    @property
+    @cached_property
     def folder(self) -> str:
         """Folder of the version's files in the file store (D5.3)."""
         return f"{versions_prefix(self.dataset_id)}{self.number}/{self.attempt}"
