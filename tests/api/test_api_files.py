@@ -28,6 +28,7 @@ def test_link_delivers_without_a_key_and_is_never_stored(link):
     [
         ("bytes=0-0", 0, 1),
         ("bytes=5-9", 5, 10),
+        ("Bytes=5-9", 5, 10),
         ("bytes=100-", 100, None),
         ("bytes=-7", -7, None),
         ("bytes=0-999999", 0, None),

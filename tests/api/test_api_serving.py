@@ -125,6 +125,40 @@ def test_second_request_has_its_own_time_and_one_that_is_served_has_none():
     asyncio.run(act())
 
 
+NO_REQUEST = [
+    b"nonsense\r\n\r\n",
+    b"GET /healthz HTTP/9.9\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+]
+
+
+@pytest.mark.parametrize("sent", NO_REQUEST, ids=["words", "version", "length", "tls"])
+def test_what_is_no_request_is_refused_with_an_error_like_any_other(sent):
+    async def act():
+        protocol, wire, _ = await connect(ok)
+        protocol.data_received(sent)
+        assert "no request" in refusal_of(wire)
+        assert wire.is_closing()
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize(("over", "answered"), [(0, True), (1, False)])
+def test_head_may_have_just_as_many_bytes_as_said(over, answered):
+    async def act():
+        protocol, wire, _ = await connect(ok)
+        long = HEAD + b"X-Long: "
+        protocol.data_received(long + b"x" * (HEAD_BYTES - len(long) - 4 + over) + b"\r\n\r\n")
+        await asyncio.sleep(0.01)  # the application's turn
+        if answered:
+            assert wire.sent.startswith(b"HTTP/1.1 200")
+        else:
+            assert "too long" in refusal_of(wire)
+
+    asyncio.run(act())
+
+
 def test_head_of_too_many_bytes_is_refused():
     async def act():
         protocol, wire, _ = await connect(ok)

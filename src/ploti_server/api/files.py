@@ -18,7 +18,7 @@ from ploti_server.api.documented import file_answers, file_parameters
 from ploti_server.api.links import Context
 from ploti_server.domain.access import Refused
 
-_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE | re.ASCII)
 _ANY_ORIGIN: Final = {"Access-Control-Allow-Origin": "*"}
 _EXPOSED: Final = "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag"
 _PREFLIGHT: Final = {

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import socket
+import sys
 from asyncio import TimerHandle, Transport
 from functools import partial
 from typing import Any, BinaryIO, Final
@@ -19,6 +20,12 @@ from ploti_server.domain.access import Refused
 
 HEAD_BYTES: Final = 65_536
 """The longest address and headers of a request."""
+_FIRST_LINE: Final = len("  HTTP/1.1\r\n\r\n")
+_BETWEEN: Final = len(": \r\n")
+_TOO_LONG: Final = f"The address and headers are too long: send at most {HEAD_BYTES} bytes."
+_NO_REQUEST: Final = (
+    "This is no request that HTTP/1.1 knows: send a method, an address and headers, and close the line."
+)
 REQUEST_SECONDS: Final = 30
 """How long a request may take to come, head and body."""
 AT_ONCE: Final = 1 << 24
@@ -52,7 +59,10 @@ class LimitedRequest(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """End counting."""
+        """End counting; a head that is too long ends here at the latest, and with it the connection."""
+        first = len(self.parser.get_method()) + len(self.url) + _FIRST_LINE
+        if first + sum(len(name) + len(value) + _BETWEEN for name, value in self.headers) > HEAD_BYTES:
+            raise ValueError(_TOO_LONG)
         self._head_bytes = None
         super().on_headers_complete()
         if self.cycle is not None and self.scheme == "http":
@@ -74,7 +84,13 @@ class LimitedRequest(HttpToolsProtocol):
         if self._head_bytes is not None:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self._refuse(f"The address and headers are too long: send at most {HEAD_BYTES} bytes.")
+                self._refuse(_TOO_LONG)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # the class above knows no more than that it failed
+        """Refuse what is no request, like every other refusal, and end the connection."""
+        failed = sys.exception()
+        cause = failed.__context__ if failed else None
+        self._refuse(str(cause) if isinstance(cause, ValueError) else _NO_REQUEST)
 
     async def _send_file(self, cycle: RequestResponseCycle, file: BinaryIO, start: int, length: int) -> None:
         """Let the system send what follows an answer's head; the head has to be on its way before.
