@@ -4,6 +4,7 @@ import sqlite3
 import struct
 from array import array
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from ploti.contract.files import SRID
@@ -76,8 +77,12 @@ def _bounds_of_wkb(wkb: bytes) -> Bounds:
     return min(west), max(east), min(south), max(north)
 
 
+@lru_cache(maxsize=4)
 def bounds_of(blob: bytes | None) -> Bounds | None:
-    """Give the bounds of a GeoPackage blob, whoever wrote it; None for an empty or broken one."""
+    """Give the bounds of a GeoPackage blob, whoever wrote it; None for an empty or broken one.
+
+    The last ones are kept, as a spatial index asks for each edge of a shape in turn.
+    """
     if blob is None or len(blob) < 8 or blob[:3] != _MAGIC or blob[3] & _EMPTY_FLAG:
         return None
     kind = (blob[3] >> 1) & 7
