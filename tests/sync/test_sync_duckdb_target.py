@@ -188,6 +188,27 @@ def test_a_second_sync_is_kept_away_with_a_clear_line(path, target):
         pass
 
 
+@pytest.mark.parametrize("name", ["t.duckdb", "memory.duckdb", "Temp.db", "a b.x.duckdb", "_ploti.duckdb"])
+def test_file_is_free_between_two_pieces_of_a_run_and_has_one_name_for_all(tmp_path, files, name):
+    path = tmp_path / name
+    target = open_target(f"duckdb:///{path}".replace(" ", "%20"))
+    with target.lock():
+        target.load(files.snapshot(1, rows_of(5)), held(1), None)
+        with duckdb.connect(str(path)) as db:
+            ((database,),) = db.execute("SELECT current_database()").fetchall()
+            db.execute(f'CREATE VIEW mine AS SELECT name FROM "{database}".main.ds_a')
+        with pytest.raises(StepRefused):
+            target.load(files.snapshot(2, rows_of(5), announced=9), held(2), None)
+        assert query(path, "SELECT count(*) FROM mine") == [(5,)]
+        target.load(files.snapshot(2, rows_of(6)), held(2), None)
+        assert query(path, "SELECT count(*) FROM mine") == [(6,)]
+        assert target.digest(D, ()).records == 6
+    assert {each.name for each in tmp_path.iterdir() if not each.name.startswith("part-")} == {
+        name,
+        f"{name}.sync-lock",
+    }
+
+
 # rows
 
 
