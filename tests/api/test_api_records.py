@@ -19,8 +19,8 @@ def put(served, number, *entries, **other):
     rows = [(id_, number, what, by, None, None, 0, first) for id_, what, by, first in entries]
     part = served.ports.home / "part"
     pq.write_table(pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in rows], LEDGER_SCHEMA), part)
+    file = StoredFile("ledger/part-0000.parquet", "application/vnd.apache.parquet", part.stat().st_size, "0" * 64)
     served.ports.files.put(f"{version.folder}/ledger/part-0000.parquet", part)
-    file = StoredFile("ledger/part-0000.parquet", "application/vnd.apache.parquet", 1, "0" * 64)
     with served.ports.store.write() as records:
         records.versions.put(replace(version, staff_files=(file,)))
 
@@ -86,3 +86,13 @@ def test_it_is_refused_as_a_version_is(subscribed, dataset, status, code):
 def test_a_body_that_names_no_records_is_refused(subscribed, body):
     answer = subscribed.post(PATH, body)
     assert (answer.status_code, answer.json()["error"]["field"]) == (400, "records")
+
+
+def test_while_a_part_of_the_ledger_is_lost_nothing_false_is_told(subscribed):
+    put(subscribed, 1, ("rec_a", "current", None, 1))
+    put(subscribed, 2, ("rec_a", "removed", None, 1))
+    (part,) = (p for p in subscribed.ports.files.paths("ds_orange/versions/2/") if "/ledger/" in p)
+    subscribed.ports.files.remove(part)
+    for told in (subscribed.get(f"{PATH}/rec_a"), subscribed.post(PATH, {"records": ["rec_a"]})):
+        assert (told.status_code, told.json()["error"]["code"]) == (410, "expired")
+        assert "next check" in told.json()["error"]["message"]

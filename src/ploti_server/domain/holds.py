@@ -20,7 +20,8 @@ class Facts:
     """What was measured of a new version and of the released one it is compared with.
 
     `previous_rows` is None for a first version. `nulls` count null cells by column, geometry among them. `rejects`
-    count rows that lost a cell or shape or could not be decoded, `missing_rows` the latter alone.
+    count rows that lost a cell or shape or could not be decoded, `missing_rows` the latter alone. `ledger_lost` are the
+    versions whose part of the id ledger is lost.
     """
 
     rows: int
@@ -37,6 +38,7 @@ class Facts:
     previous_nulls: dict[str, int] = field(default_factory=dict)
     ids_replaced: bool = False
     none_compared: bool = False
+    ledger_lost: tuple[int, ...] = ()
     agent_silent: bool = False
 
 
@@ -139,6 +141,12 @@ def none_compared(facts: Facts, _: ReviewLimits) -> Iterator[Hold]:
         yield Hold("processing", "none_compared", facts.previous_rows, 0)
 
 
+def ledger_lost(facts: Facts, _: ReviewLimits) -> Iterator[Hold]:
+    """A part of the id ledger is lost: a record that returns would not get its old id back (D4.3)."""
+    if facts.ledger_lost:
+        yield Hold("processing", "ledger_lost", ", ".join(map(str, facts.ledger_lost)))
+
+
 def agent_silent(facts: Facts, _: ReviewLimits) -> Iterator[Hold]:
     """The matching agent was asked twice and did not answer (D4.9)."""
     if facts.agent_silent:
@@ -157,6 +165,7 @@ HOLD_RULES: Final[tuple[HoldRule, ...]] = (
     null_rise,
     geometry_loss,
     none_compared,
+    ledger_lost,
     agent_silent,
 )
 

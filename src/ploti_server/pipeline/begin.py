@@ -9,6 +9,7 @@ from ploti_server.domain.replacements import Replacement
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.pipeline.find import Lost
 from ploti_server.pipeline.follow import is_kept, last_sent, sent_versions
+from ploti_server.pipeline.ledger_parts import LedgerParts, ledger_parts, newly_lost
 from ploti_server.ports import Ports, Records
 
 _UNFINISHED = (VersionStatus.BUILDING, VersionStatus.WAITING)
@@ -29,7 +30,7 @@ class Gathered:
     version: Version
     base: Version | None
     schema_origin: Version | None
-    ledger: tuple[str, ...]
+    ledger: LedgerParts
     is_base_kept: bool
     key_since: int = 0
     moot: str | None = None
@@ -40,6 +41,11 @@ class Gathered:
         if self.base is None or self.is_base_kept or self.check.replacement is not None:
             return None
         return Lost(self.base.schema.key_columns, self.key_since)
+
+    @property
+    def ledger_newly_lost(self) -> tuple[int, ...]:
+        """Versions whose part of the ledger is lost, those aside that a version was released in spite of."""
+        return newly_lost(self.ledger.lost, self.base)
 
     @property
     def is_base_gone(self) -> bool:
@@ -53,7 +59,10 @@ class Gathered:
 
 
 def begin(ports: Ports, check: Check) -> Gathered:
-    """Give the version its number, once, or take up the one that an earlier attempt left (D5.2)."""
+    """Give the version its number, once, or take up the one that an earlier attempt left (D5.2).
+
+    Where a part of the ledger is lost, new ids are of a new epoch: no record can get one that another ever carried.
+    """
     with ports.store.write() as records:
         dataset = records.catalog.dataset(check.dataset_id)
         if dataset is None:
@@ -76,8 +85,11 @@ def begin(ports: Ports, check: Check) -> Gathered:
             fetched_at=check.fetched_at,
             definition=dataset,
         )
+        gathered = gathered_for(ports, records, check, version, dataset)
+        if gathered.ledger_newly_lost and version.id_epoch == (base.id_epoch if base else 0):
+            version = replace(version, id_epoch=version.id_epoch + 1)
         records.versions.put(version)
-        return replace(gathered_for(ports, records, check, version, dataset), moot=_moot(records, check, base))
+        return replace(gathered, version=version, moot=_moot(records, check, base))
 
 
 def gathered_for(ports: Ports, records: Records, check: Check, version: Version, dataset: Dataset) -> Gathered:
@@ -85,11 +97,12 @@ def gathered_for(ports: Ports, records: Records, check: Check, version: Version,
     base = records.versions.get(dataset.id, version.base) if version.base is not None else None
     sent = [before for before in sent_versions(records, dataset.id) if before.number < version.number]
     same = (before for before in sent if base and before.schema_version == base.schema_version)
-    ledger = tuple(f"{v.folder}/{f.path}" for v in sent for f in v.staff_files if f.path.startswith("ledger/"))
     kept = base is None or is_kept(ports, base)
     keyed = takewhile(lambda v: base and v.schema.key_columns == base.schema.key_columns, reversed(sent))
     since = min((before.number for before in keyed), default=0)
-    return Gathered(dataset, check, version, base, next(same, None), ledger, is_base_kept=kept, key_since=since)
+    return Gathered(
+        dataset, check, version, base, next(same, None), ledger_parts(ports, sent), is_base_kept=kept, key_since=since
+    )
 
 
 def _with_state(records: Records, check: Check, base: Version | None) -> Check:

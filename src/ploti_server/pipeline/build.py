@@ -92,6 +92,7 @@ def _compute(ports: Ports, tables: Tables, gathered: Gathered, check: Check, fol
         | consultation.facts
         | {
             "missing_rows": state.missing_rows,
+            "ledger_lost": list(gathered.ledger.lost),
             "holds": [hold.to_json() for hold in holds],
             "misnamed": list(state.misnamed),
             **told_of(attachments),
@@ -122,9 +123,10 @@ def match_gathered(
         _basis(ports, gathered),
         judge,
         version=gathered.version.number,
-        ledger=tuple(ports.files.local(path) for path in gathered.ledger),
+        ledger=tuple(ports.files.local(path) for path in gathered.ledger.paths),
         replacement=gathered.check.replacement,
         lost=gathered.lost,
+        is_ledger_whole=not gathered.ledger.lost,
     )
 
 
@@ -207,6 +209,7 @@ def _facts(
         nulls=state.nulls,
         previous_nulls=base.facts["nulls"] if base else {},
         ids_replaced=gathered.check.replacement is not None,
+        ledger_lost=gathered.ledger_newly_lost,
         none_compared=gathered.is_base_gone and not matched.comparable,
         agent_silent=silent,
     )

@@ -24,7 +24,7 @@ from ploti_server.pipeline.identify import identify
 from ploti_server.ports import Tables
 from ploti_server.rows.canonical import json_value
 from ploti_server.rows.facts import REJECTED_ROWS, count_facts, state_facts
-from ploti_server.rows.ledger import LEDGER_SCHEMA
+from ploti_server.rows.ledger import LEDGER_LEFT, LEDGER_SCHEMA, completed
 from ploti_server.rows.sql import columns_of
 
 __all__ = ["Basis", "Matched", "Waiting", "match_records"]
@@ -76,10 +76,12 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     ledger: tuple[Path, ...] = (),
     replacement: Replacement | None = None,
     lost: Lost | None = None,
+    is_ledger_whole: bool = True,
 ) -> Matched | Waiting:
     """Match a state's rows in the table `new` with the basis; `ledger` are the ledger parts of all sent versions.
 
-    Where the basis is `lost`, keyed records take their ids from the ledger.
+    Where the basis is `lost`, keyed records take their ids from the ledger. Of a ledger that is not whole, `ledger` are
+    the parts after the last lost one; the basis then tells which ids are current.
     A `replacement` then changes the ids of found records and leaves the table `id_map_rows` (D4.12).
 
     Gives `Waiting` where the agent answers later; nothing is written down then.
@@ -87,7 +89,7 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     new = Side(state.schema, state.rows, state.nulls, state.singles)
     old = Side(basis.schema, basis.rows, basis.nulls, basis.singles) if basis else None
     plan = plan_matching(old, new) if old else first_plan(new)
-    _open(tables, basis, ledger)
+    _open(tables, basis, ledger, is_whole=is_ledger_whole)
     search = Search(tables, dataset, new, old, plan, lost)
     found = ask(search, find(search), judge)
     if isinstance(found, Waiting):
@@ -112,11 +114,14 @@ def match_records(  # noqa: PLR0917  # the two places that call it name what sta
     )
 
 
-def _open(tables: Tables, basis: Basis | None, ledger: tuple[Path, ...]) -> None:
+def _open(tables: Tables, basis: Basis | None, ledger: tuple[Path, ...], *, is_whole: bool) -> None:
     if basis is not None:
         tables.add_files("old_files", basis.snapshot)
         tables.define("old", f"SELECT {columns_of('o', (RECORD_ID, *own_types(basis.schema)))} FROM old_files o")
+    name = "ledger" if is_whole or basis is None else LEDGER_LEFT
     if ledger:
-        tables.add_files("ledger", ledger)
+        tables.add_files(name, ledger)
     else:
-        tables.map_batches("ledger", iter(()), LEDGER_SCHEMA)
+        tables.map_batches(name, iter(()), LEDGER_SCHEMA)
+    if basis is not None and not is_whole:
+        tables.keep("ledger", completed(LEDGER_LEFT, "old", basis.version))

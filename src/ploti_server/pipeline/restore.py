@@ -6,7 +6,7 @@ Until then the version answers `410`, and manifests say `rebuilding`. What canno
 import hashlib
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,6 +18,8 @@ from ploti_server.pipeline.ask import Judge
 from ploti_server.pipeline.attach import attachments_of
 from ploti_server.pipeline.begin import Gathered, free_attempt, gathered_for
 from ploti_server.pipeline.build import fingerprint_of, match_gathered, read_gathered, to_write, workplace
+from ploti_server.pipeline.follow import last_sent, sent_versions
+from ploti_server.pipeline.ledger_parts import FOLDER, is_stored, ledger_parts, newly_lost, parts_of
 from ploti_server.pipeline.match import Waiting
 from ploti_server.pipeline.write import write_version
 from ploti_server.ports import CopiesNothing, Judgement, Ports
@@ -48,10 +50,24 @@ def restore_current(ports: Ports, *, deep: bool = False) -> Restored:
 
 
 def restore_before_build(ports: Ports, dataset_id: str) -> Restored:
-    """Make lost files of a dataset's current version again, as the next version is matched with them."""
+    """Make lost files again that the next version is matched with: the current version's, and every ledger part.
+
+    A part that a version was released without is tried no more.
+    """
     with ports.store.read() as records:
-        current = records.versions.current(dataset_id)
-    return _restored(ports, [current], deep=False)
+        current, base = records.versions.current(dataset_id), last_sent(records, dataset_id)
+        sent = {version.number: version for version in sent_versions(records, dataset_id)}
+    lost = newly_lost(ledger_parts(ports, tuple(sent.values())).lost, base)
+    failed = []
+    for number in lost:
+        try:
+            if current is None or number != current.number:
+                _restore_ledger_of(ports, sent[number])
+        except RestoreFailed as problem:
+            LOG.error("%s", problem)
+            failed.append(str(problem))
+    whole = _restored(ports, [current], deep=False)
+    return replace(whole, failed=(*failed, *whole.failed))
 
 
 def _restored(ports: Ports, versions: Iterable[Version | None], deep: bool) -> Restored:
@@ -75,8 +91,7 @@ def lost_files(ports: Ports, version: Version, *, deep: bool = False) -> tuple[s
 
 def _is_lost(ports: Ports, version: Version, file: StoredFile, deep: bool) -> bool:
     path = f"{version.folder}/{file.path}"
-    stat = ports.files.stat(path)
-    if stat is None or stat.size_bytes != file.size_bytes:
+    if not is_stored(ports, path, file):
         return True
     if not deep:
         return False
@@ -87,10 +102,32 @@ def _is_lost(ports: Ports, version: Version, file: StoredFile, deep: bool) -> bo
 
 
 def restore(ports: Ports, version: Version) -> Version:
-    """Build a current version again and let its row point at the new files; gives it as it stands then.
+    """Build a released version again and let its row point at the new files; gives it as it stands then.
 
     Raises `RestoreFailed`.
     """
+    made = _made_again(ports, version, lambda _: True)
+    return _put(ports, version, made)
+
+
+def _restore_ledger_of(ports: Ports, version: Version) -> None:
+    """Make a lost ledger part again: with the whole version, or to its old place where that is past retention.
+
+    Raises `RestoreFailed`.
+    """
+    if version.status is VersionStatus.RELEASED and not version.expired:
+        restore(ports, version)
+        return
+    made = _made_again(ports, version, lambda file: file.path.startswith(FOLDER))
+    for path, file in parts_of(version):
+        if not is_stored(ports, path, file):
+            ports.files.remove(path)
+            ports.files.put_bytes(path, b"".join(ports.files.read(f"{made.folder}/{file.path}")))
+    _remove(ports, made)
+
+
+def _made_again(ports: Ports, version: Version, is_wanted: Callable[[StoredFile], bool]) -> Version:
+    """Build a version again under a free attempt; the wanted ones of its files have to be as they were."""
     named = f"version {version.number} of {version.dataset_id}"
     gathered, judge = _gathered(ports, version, named)
     attachments = _attachments(ports, version, gathered.dataset, named)
@@ -111,12 +148,18 @@ def restore(ports: Ports, version: Version) -> Version:
         built = to_write(gathered, gathered.version, state, matched, attachments)
         made = write_version(ports, tables, built, folder)
     ports.reach("restore.files_stored")
-    before, now = (_promised(ports, version, (*one.files, *one.staff_files)) for one in (version, made))
+    before, now = (
+        _promised(ports, version, filter(is_wanted, (*one.files, *one.staff_files))) for one in (version, made)
+    )
     if before != now:
-        for file in (*made.files, *made.staff_files):
-            ports.files.remove(f"{made.folder}/{file.path}")
+        _remove(ports, made)
         raise _failed(named, "its files come out otherwise than they were")
-    return _put(ports, version, made)
+    return made
+
+
+def _remove(ports: Ports, made: Version) -> None:
+    for file in (*made.files, *made.staff_files):
+        ports.files.remove(f"{made.folder}/{file.path}")
 
 
 def _gathered(ports: Ports, version: Version, named: str) -> tuple[Gathered, Judge]:

@@ -14,6 +14,7 @@ from ploti.contract.resources import RecordStatus
 from ploti_server.domain.replacements import Standing
 from ploti_server.domain.versions import Version
 from ploti_server.pipeline.follow import sent_versions
+from ploti_server.pipeline.ledger_parts import PUT_BACK, LedgerLost, ledger_parts, named_parts
 from ploti_server.ports import Ports, Tables
 from ploti_server.rows import ledger
 from ploti_server.rows.sql import staged_schema
@@ -116,13 +117,14 @@ def work_tables(ports: Ports) -> Iterator[Tables]:
 
 @contextmanager
 def open_ledger(ports: Ports, sent: tuple[Version, ...]) -> Iterator[Tables]:
-    """Open the ledger parts of versions as a table."""
-    parts = [
-        ports.files.local(f"{version.folder}/{file.path}")
-        for version in sent
-        for file in version.staff_files
-        if file.path.startswith("ledger/")
-    ]
+    """Open the ledger parts of versions as a table; raises `LedgerLost` where one is missing."""
+    standing = ledger_parts(ports, sent)
+    if standing.lost:
+        named = named_parts(sent[0].dataset_id, standing.lost)
+        raise LedgerLost(
+            f"{named}, so that nothing certain can be told. {PUT_BACK}, or let the next check make it again"
+        )
+    parts = [ports.files.local(path) for path in standing.paths]
     with work_tables(ports) as tables:
         if parts:
             tables.add_files("ledger", parts)

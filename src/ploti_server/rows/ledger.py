@@ -39,11 +39,25 @@ REMOVED_SCHEMA: Final = staged_schema({RECORD_ID: pa.string(), "key_text": pa.st
 FRESH_SCHEMA: Final = staged_schema({ROW: pa.int64(), RECORD_ID: pa.string(), "ordinal": pa.int64()})
 
 
-def latest(ids: str) -> str:
+LEDGER_LEFT: Final = "ledger_left"
+"""What stands of a ledger of which a part is lost."""
+
+
+def completed(left: str, current: str, version: int) -> str:
+    """Give what is left of a ledger, and an entry for each record of the version before that it does not have so."""
+    noted = latest(f"SELECT c.{RECORD_ID} FROM {current} c", left)
+    return (
+        f"SELECT * FROM {left} UNION ALL SELECT o.{RECORD_ID}, {_number(version)}, 'current', CAST(NULL AS VARCHAR),"
+        f" CAST(NULL AS VARCHAR), CAST(NULL AS BLOB), CAST(0 AS BIGINT), {_number(version)} FROM {current} o"
+        f" LEFT JOIN ({noted}) n ON o.{RECORD_ID} = n.{RECORD_ID} AND n.what = 'current' WHERE n.{RECORD_ID} IS NULL"
+    )
+
+
+def latest(ids: str, ledger: str = "ledger") -> str:
     """Give the entries that hold for the ids in a subquery."""
     return (
         f"SELECT e.* FROM (SELECT l.*, row_number() OVER (PARTITION BY l.{RECORD_ID}"
-        f" ORDER BY l.version DESC NULLS LAST) AS _place FROM ledger l"
+        f" ORDER BY l.version DESC NULLS LAST) AS _place FROM {ledger} l"
         f" JOIN ({ids}) w ON l.{RECORD_ID} = w.{RECORD_ID}) e WHERE e._place = 1"
     )
 
