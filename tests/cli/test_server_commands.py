@@ -20,6 +20,12 @@ datasets:
 
 
 @pytest.fixture
+def home(tmp_path):
+    """Make the home folder, as an earlier command has."""
+    (tmp_path / "home").mkdir()
+
+
+@pytest.fixture
 def run(tmp_path, capsys, monkeypatch):
     """Run a command on a home folder of its own; gives exit code, output and error output."""
     monkeypatch.delenv("PLOTI_SERVER_HOME", raising=False)
@@ -52,7 +58,7 @@ def catalog(tmp_path):
 
 
 class TestCatalog:
-    def test_dry_run_shows_and_changes_nothing(self, run, told, catalog):
+    def test_dry_run_shows_and_changes_nothing(self, run, told, catalog, home):
         code, out, _ = run("catalog", "apply", str(catalog), "--dry-run")
         assert code == 0
         assert out.splitlines() == ["+ topic permits", "+ ds_x", "nothing was changed: leave out --dry-run to apply"]
@@ -89,7 +95,7 @@ class TestCatalog:
         assert line.startswith("ds_x: the catalog names columns that the state lacks: ")
         assert sorted(line.rpartition(": ")[2].split(", ")) == ["gone", "nope", "v", "w"]
 
-    def test_broken_catalog_is_refused_whole_with_every_problem(self, run, told, catalog):
+    def test_broken_catalog_is_refused_whole_with_every_problem(self, run, told, catalog, home):
         broken = CATALOG.replace("fl, topic: permits", "mars, topic: water").replace("x.csv", "x.csv, crs: EPSG:99")
         catalog.write_text(broken, encoding="utf-8")
         code, out, err = run("catalog", "apply", str(catalog))
@@ -176,7 +182,7 @@ class TestUsage:
             ["workspace", "set", "acme", "--topic", "permits", "--all-topics"],
         ],
     )
-    def test_wrong_usage_is_exit_code_2_and_one_line_and_with_json_an_object(self, run, arguments):
+    def test_wrong_usage_is_exit_code_2_and_one_line_and_with_json_an_object(self, run, arguments, home):
         code, out, err = run(*arguments)
         assert (code, out) == (2, "")
         assert len(err.splitlines()) == 1
@@ -187,8 +193,8 @@ class TestUsage:
 
     def test_home_may_come_from_the_environment(self, tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("PLOTI_SERVER_HOME", str(tmp_path / "elsewhere"))
-        assert main(["workspace", "list", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out) == []
+        assert main(["workspace", "create", "mine", "--coverage", "fl-counties", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["name"] == "mine"
         assert (tmp_path / "elsewhere").is_dir()
 
     def test_help_names_every_command_and_imports_no_heavy_library(self):
@@ -232,7 +238,7 @@ class TestSettings:
         assert re.search(r"chat agent +no +no chat endpoint is set: give chat_url and chat_model", out)
         assert re.search(r"notices +no +notify_command cannot be run", out)
 
-    def test_doctor_finds_a_new_home_well_and_a_bad_store_ill(self, run, told, monkeypatch):
+    def test_doctor_finds_a_new_home_well_and_a_bad_store_ill(self, run, told, monkeypatch, home):
         assert all(row["ok"] for row in told("doctor"))
         monkeypatch.setenv("PLOTI_SERVER_DATABASE_URL", "mysql://x/y")
         code, out, _ = run("doctor", "--json")
@@ -264,6 +270,6 @@ class TestServe:
      "judge show DS --version 1", "judge answer DS 1 same", "judge finish DS", "judge ask DS", "ids show DS rec_x",
      "ids find DS", "ids replace DS", "versions list DS", "versions release-again DS 1"],
 )  # fmt: skip
-def test_a_dataset_that_is_not_in_the_catalog_is_told_by_every_command(run, command):
+def test_a_dataset_that_is_not_in_the_catalog_is_told_by_every_command(run, command, home):
     told = "ploti-server: there is no dataset ds_typo: see `ploti-server datasets list`\n"
     assert run(*command.replace("DS", "ds_typo").split()) == (1, "", told)

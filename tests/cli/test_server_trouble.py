@@ -48,9 +48,32 @@ def test_a_home_that_is_no_folder(run, tmp_path):
     assert (code, list(json.loads(out))) == (1, ["error"])
 
 
-def test_a_home_that_is_not_there_is_not_made(run, tmp_path):
-    assert "there is no home folder" in one_line(run("status"))
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status", "doctor", "datasets list", "datasets profile ds_x", "check ds_x", "check --all-due", "work",
+        "holds list", "holds show ds_x", "holds told ds_x", "judge list", "versions list ds_x", "ids show ds_x rec_1",
+        "prune", "workspace list", "workspace delete w", "member add --workspace w m", "key list --workspace w",
+    ],
+)  # fmt: skip
+def test_a_home_that_is_not_there_is_not_made(run, tmp_path, command):
+    said = one_line(run(*command.split()))
+    assert "there is no" in said
+    if "profile" not in command:
+        assert "home folder" in said
     assert not (tmp_path / "home").exists()
+
+
+def test_a_look_ahead_makes_no_home(run, tmp_path):
+    (tmp_path / "catalog.yaml").write_text(CATALOG, encoding="utf-8")
+    (tmp_path / "x.csv").write_text("id,v\n1,a\n", encoding="utf-8")
+    assert "ds_x" in run("catalog", "apply", tmp_path / "catalog.yaml", "--dry-run")[1]
+    assert run("datasets", "profile", tmp_path / "x.csv")[0] == 0
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_workspace_may_be_the_first_thing(run):
+    assert run("workspace", "create", "w", "--coverage", "fl-counties")[0] == 0
 
 
 def test_a_database_that_is_none(run, tmp_path):

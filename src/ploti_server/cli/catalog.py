@@ -1,12 +1,12 @@
 """`ploti-server catalog apply FILE [--dry-run]`."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from ploti_server.app import build_ports
-from ploti_server.cli.home import settings_of
+from ploti_server.cli.home import ports_of, ports_of_any, settings_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, say
 from ploti_server.cli.printing import show as print_answer
 from ploti_server.domain.catalog import Catalog, parse_catalog
@@ -31,8 +31,8 @@ def apply(
     """
     settings = settings_of(common)
     read = _read(file, settings)
-    ports = build_ports(settings)
-    done = Applied(plan_applying(ports, read)) if dry_run else apply_catalog(ports, read)
+    with ports_of_any(common) if dry_run else nullcontext(ports_of(common, starts=True)) as ports:
+        done = Applied(plan_applying(ports, read)) if dry_run else apply_catalog(ports, read)
     if common.as_json:
         print_answer(common, {"applied": not dry_run, **_shape(done.plan), "waiting": done.waiting})
         return 0

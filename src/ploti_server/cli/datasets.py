@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from ploti_server.cli.home import ports_of
+from ploti_server.cli.home import ports_of, ports_of_any
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
 from ploti_server.domain.suggestions import ColumnFacts
 from ploti_server.domain.wire import wire_time
@@ -28,12 +28,12 @@ def list_datasets(*, common: Common = COMMON) -> int:
 @datasets.command(name="profile")
 def profile(what: Annotated[str, Parameter(name="FILE|DATASET")], /, *, common: Common = COMMON) -> int:
     """Suggest keys, types and coordinates of a file, or of a dataset's last state."""
-    ports = ports_of(common)
-    with ports.store.read() as records:
-        dataset = records.catalog.dataset(what)
-    if dataset is None and not Path(what).is_file():
-        raise CommandRefused(f"there is no file and no dataset {what}: see `ploti-server datasets list`")
-    found = profile_file(ports, Path(what)) if dataset is None else profile_dataset(ports, dataset)
+    with ports_of_any(common) as ports:
+        with ports.store.read() as records:
+            dataset = records.catalog.dataset(what)
+        if dataset is None and not Path(what).is_file():
+            raise CommandRefused(f"there is no file and no dataset {what}: see `ploti-server datasets list`")
+        found = profile_file(ports, Path(what)) if dataset is None else profile_dataset(ports, dataset)
     if common.as_json:
         show(common, _profiled(found))
         return 0

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from ploti_server.app import build_ports
-from ploti_server.cli.home import settings_of
+from ploti_server.cli.home import require_home, settings_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, show
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.evidence import Evidence
@@ -36,6 +36,7 @@ def doctor(
 ) -> int:
     """Check the settings, the database, the file store and the disk; exit code 1 where something is wrong."""
     settings = settings_of(common)
+    require_home(common, settings)
     found = [_try("settings", lambda: f"home folder {settings.home}")]
     ports: list[Ports] = []
 

@@ -28,8 +28,9 @@ WHY = {
     "missing_rows": "rows that could not be decoded: {measured}, and records would be removed",
     "null_rise": "nulls in {column} up by {measured} of the rows; the limit is {limit}",
     "geometry_loss": "rows without a shape up by {measured} of all; the limit is {limit}",
-    "none_compared": "the version before was released again or is lost, and nothing could be compared with its {measured}"
-    " records: every record would get a new id; if files are lost, put them back from a backup and check again",
+    "none_compared": "the version before was released again or is lost, and nothing could be compared with its"
+    " {measured} records: every record would get a new id; if files are lost, put them back from a backup and check"
+    " again",
     "ledger_lost": "the part of the id ledger that came with version {measured} is lost: records removed up to then"
     " that return, and all whose last version is lost too, would get new ids; put its folder back from a backup and"
     " check again",

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Final
 
-from ploti_server.cli.home import ports_of, require_home
+from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import COMMON, Common, show
 from ploti_server.domain.checks import STALE_AFTER, Check, CheckKind, CheckStatus
 from ploti_server.domain.versions import VersionStatus
@@ -16,7 +16,6 @@ NEEDS_A_LOOK: Final = ("held", "failed", "stale", "released again")
 
 def status(*, common: Common = COMMON) -> int:
     """Tell where every dataset stands; exit code 1 where one is held, failed or a day overdue."""
-    require_home(common)
     ports = ports_of(common)
     now = ports.clock.now()
     with ports.store.read() as records:

@@ -23,7 +23,7 @@ Topics = Annotated[
 @workspace.command
 def create(name: str, *, coverage: Coverage, topic: Topics | None = None, common: Common = COMMON) -> int:
     """Create a workspace with a coverage and, by default, a plan of all topics."""
-    made = create_workspace(ports_of(common), name, coverage, topic)
+    made = create_workspace(ports_of(common, starts=True), name, coverage, topic)
     show(common, _shown(common, made))
     return 0
 
