@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,16 +22,28 @@ ID_LIKE: Final = "rec!_%"
 @contextmanager
 def reading(memory: str = _MEMORY_LIMIT, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a reader of Parquet files, which may spill into a folder; files that are none are refused."""
-    config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "memory_limit": memory}
-    if spill is not None:
-        config["temp_directory"] = str(spill)
-    with duckdb.connect(config=config) as reader:
+    engine = _engine(memory) if spill is None else _started(memory, spill)
+    with engine.cursor() as reader:
         reader.execute("SET TimeZone = 'UTC'")
         reader.execute("SET enable_geoparquet_conversion = false")
         try:
             yield reader
         except duckdb.Error as error:
+            _engine.cache_clear()
             raise StepRefused(str(error).partition("\n")[0]) from error
+
+
+def _started(memory: str, spill: Path | None) -> duckdb.DuckDBPyConnection:
+    config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "memory_limit": memory}
+    if spill is not None:
+        config["temp_directory"] = str(spill)
+    return duckdb.connect(config=config)
+
+
+@lru_cache(maxsize=1)
+def _engine(memory: str) -> duckdb.DuckDBPyConnection:
+    """Start DuckDB once for all datasets; each reader has a connection and temporary tables of its own."""
+    return _started(memory, None)
 
 
 def parts_source(paths: Iterable[Path]) -> str:
@@ -64,13 +76,13 @@ def lost_ids(kept: Iterable[str], delivery: Delivery) -> frozenset[str]:
     """Give those of the user's ids that no record of a snapshot carries, once they are rewritten."""
     assert delivery.ids_replaced is not None
     with reading() as reader:
-        reader.execute("CREATE TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [list(kept)])
+        reader.execute("CREATE TEMP TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [list(kept)])
         for parts in delivery.ids_replaced.maps:
             pairs = f"(SELECT {PAIR} FROM {parts_source(parts)}) AS map (previous, id)"
             reader.execute(f"UPDATE kept SET id = map.id FROM {pairs} WHERE kept.id = map.previous")
         told = delivery.ids_replaced.told
         rewritten = {told.get(id_, id_) for (id_,) in reader.execute("SELECT id FROM kept").fetchall()}
-        reader.execute("CREATE OR REPLACE TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [list(rewritten)])
+        reader.execute("CREATE OR REPLACE TEMP TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [list(rewritten)])
         if delivery.snapshot:
             carried = f"SELECT {quoted(RECORD_ID)} FROM {parts_source(delivery.snapshot)}"
             reader.execute(f"DELETE FROM kept WHERE id IN ({carried})")
