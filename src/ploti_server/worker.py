@@ -20,7 +20,7 @@ from ploti_server.pipeline.notice import notice_stale
 from ploti_server.pipeline.prune import prune
 from ploti_server.pipeline.release import LeaseLost
 from ploti_server.pipeline.restore import restore_before_build, restore_current
-from ploti_server.pipeline.schedule import queue_due
+from ploti_server.pipeline.schedule import came_due, queue_due
 from ploti_server.pipeline.tell import queue_notice, tell_operator
 from ploti_server.ports import Ports
 
@@ -39,7 +39,10 @@ UPKEEP: Final[tuple[tuple[timedelta, Callable[[Ports], object]], ...]] = (
     (timedelta(minutes=2), restore_current),
     (timedelta(days=1), prune),
 )
-"""What is looked after now and then, and how often; a membership left as it was is asked again (D7.3)."""
+"""What is looked after now and then, and how often; a membership left as it was is asked again (D7.3).
+
+What comes due in between is queued at once.
+"""
 
 
 def new_owner() -> str:
@@ -139,10 +142,10 @@ class Upkeep:
         for every, act in self.pieces:
             now = ports.clock.now()
             last = self.begun.get(act)
-            if last is not None and last <= now < last + every:
-                continue
-            self.begun[act] = now
             try:
+                if last is not None and last <= now < last + every and not (act is queue_due and came_due(ports, last)):
+                    continue
+                self.begun[act] = now
                 act(ports)
             except Exception:
                 LOG.exception("%s broke down", act.__name__)

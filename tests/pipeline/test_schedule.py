@@ -18,7 +18,7 @@ from ploti_server.pipeline.schedule import FAILED_AGAIN_AFTER, due_datasets, que
 from ploti_server.pipeline.subscriptions import create_subscription
 from ploti_server.pipeline.workspaces import create_workspace
 from ploti_server.testing import FixedClock
-from ploti_server.worker import new_owner, run, work_one
+from ploti_server.worker import UPKEEP, Upkeep, new_owner, run, work_one
 
 
 @pytest.fixture
@@ -43,6 +43,23 @@ def ports(tmp_path, clock):
 def subscribe(ports):
     workspace = create_workspace(ports, "acme", ["fl-counties"], None)
     return create_subscription(ports, workspace, Selection("fl", ("fl",), (), ()))
+
+
+def test_what_comes_due_between_two_rounds_is_queued_at_once_and_looked_at_once(ports, clock):
+    upkeep = Upkeep(tuple(piece for piece in UPKEEP if piece[1] is queue_due))
+    upkeep.look_after(ports)
+    clock.advance(seconds=5)
+    upkeep.look_after(ports)
+    begun = dict(upkeep.begun)
+    assert last_check(ports) is None
+    subscribe(ports)
+    clock.advance(seconds=1)
+    upkeep.look_after(ports)
+    assert last_check(ports).status == "queued"
+    for _ in range(9):
+        clock.advance(seconds=2)
+        upkeep.look_after(ports)
+    assert upkeep.begun[queue_due] - begun[queue_due] == timedelta(seconds=8), "one look more, not one for each second"
 
 
 def last_check(ports, dataset_id="ds_file"):

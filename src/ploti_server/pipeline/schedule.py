@@ -11,6 +11,8 @@ from ploti_server.ports import Ports, Records
 
 FAILED_AGAIN_AFTER: Final = timedelta(hours=1)
 """How long a dataset whose last check failed waits for the next one by schedule."""
+COMMITTED_WITHIN: Final = timedelta(seconds=2)
+"""How long after a due time was set it may have been stored."""
 
 
 def due_datasets(ports: Ports) -> tuple[str, ...]:
@@ -31,6 +33,18 @@ def queue_due(ports: Ports) -> tuple[Check, ...]:
         due = [d for d in records.catalog.datasets() if _is_due(records, d, now) and _is_free(records, d, now)]
     readable = [d.id for d in due if public_source(d) is None and Path(d.source.url).is_file()]
     return tuple(take_due(ports, dataset_id) for dataset_id in readable)
+
+
+def came_due(ports: Ports, since: datetime) -> bool:
+    """Tell whether any dataset has come due after a moment, by one look at the times alone.
+
+    So that a dataset that somebody includes for the first time need not wait for the next round (D7.9).
+    """
+    now = ports.clock.now()
+    with ports.store.read() as records:
+        refreshes = records.catalog.refreshes().values()
+    dues = (refresh.next_check_by for refresh in refreshes)
+    return any(due is not None and since - COMMITTED_WITHIN < due <= now for due in dues)
 
 
 def take_due(ports: Ports, dataset_id: str) -> Check:
