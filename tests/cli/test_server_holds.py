@@ -4,8 +4,10 @@ import json
 import sqlite3
 
 import pytest
+from tests.pipeline.publishing import DATASET, Publisher, table
 
 from ploti_server.cli import main
+from ploti_server.cli.holds import told_about
 from ploti_server.cli.home import ports_of
 from ploti_server.cli.printing import Common
 from ploti_server.domain.subscriptions import Selection
@@ -126,3 +128,26 @@ def test_a_hold_after_a_version_whose_files_are_lost_is_shown_without_sample_row
     assert (code, shown["facts"]["removed"], shown["sampleRows"]) == (0, 20, [])
     assert "are lost" in shown["noSampleRows"]
     assert "no sample rows: files that they are read from are lost" in run("holds", "show", "ds_x")[1]
+
+
+def test_schema_and_rows_that_are_in_trouble_at_once_are_both_shown(run, tmp_path):
+    run("holds", "release", "ds_x")
+    (tmp_path / "x.csv").write_text("k,w\n" + "".join(f"{number},w{number}\n" for number in range(5)))
+    assert run("check", "ds_x", "--json")[1]["outcome"] == "held"
+    shown = run("holds", "show", "ds_x", "--json")[1]
+    assert [hold["rule"] for hold in shown["holds"]] == ["breaking_schema", "row_drop"]
+    assert [row["v"][0] for row in shown["sampleRows"]] == ["v"] * 5, "rows that are gone"
+    assert {(row["w"], row["v before"]) for row in shown["schemaSampleRows"]} == {(f"w{n}", f"v{n}") for n in range(5)}
+    out = run("holds", "show", "ds_x")[1]
+    assert "sample rows that are gone" in out
+    assert "sample rows with what changed columns held before" in out
+
+
+def test_what_was_told_keeps_the_order_of_the_log_when_the_clock_was_set_back(tmp_path):
+    publisher = Publisher(tmp_path, key=("k",))
+    publisher.subscribe()
+    for number in range(1, 4):
+        publisher.check(table(range(number)))
+        publisher.clock.advance(hours=-2)
+    told = told_about(publisher.ports, DATASET, None)
+    assert [one["event"][-1] for one in told] == ["1", "2", "3", "4"]

@@ -1,7 +1,9 @@
 """`ploti-server holds`: the versions that wait for a person, why, and how the waiting ends (D6.3)."""
 
+import heapq
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import dropwhile
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -12,7 +14,7 @@ from ploti_server.cli.printing import COMMON, CommandRefused, Common, Limit, say
 from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.wire import wire_schema_change, wire_time
 from ploti_server.pipeline.release import discard_held, release_held
-from ploti_server.pipeline.samples import sample_rows, shown_rule
+from ploti_server.pipeline.samples import sample_rows, shown_rules
 from ploti_server.ports import Ports
 
 holds = App(name="holds", help="List, show, release and discard held versions; see what subscribers were told.")
@@ -86,7 +88,8 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
         "facts": {name: version.facts[name] for name in MEASURED if name in version.facts},
         "holds": version.facts["holds"],
         "schemaChange": version.schema_change and wire_schema_change(version.schema_change),
-        "sampleRows": samples,
+        "sampleRows": samples[0] if samples else [],
+        "schemaSampleRows": samples[1] if len(samples) > 1 else [],
         "noSampleRows": lost,
         "agreeingChecks": version.agreeing_checks,
         "releasedAfterAgreeingChecks": _wanted(ports, dataset),
@@ -96,7 +99,7 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
         show(common, shown)
         return 0
     change = shown.pop("schemaChange")
-    del shown["sampleRows"], shown["noSampleRows"]
+    del shown["sampleRows"], shown["schemaSampleRows"], shown["noSampleRows"]
     rules, facts, told = shown.pop("holds"), shown.pop("facts"), shown.pop("told")
     show(common, shown | facts)
     say("")
@@ -106,9 +109,9 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
         show(common, changed_columns(change, key_before, version.schema.key_columns), "changed columns")
     if lost:
         say(f"\n{lost}")
-    else:
-        say(f"\nsample rows {SAMPLES.get(shown_rule(version.facts['holds'])['rule'], '')}".rstrip())
-        show(common, samples, "sample rows", whole=True)
+    for rule, rows in zip(shown_rules(version.facts["holds"]), samples, strict=False):
+        say(f"\nsample rows {SAMPLES.get(rule['rule'], '')}".rstrip())
+        show(common, rows, "sample rows", whole=True)
     say("\ntold to subscribers; while it is delayed, `version` is the one that they have")
     show(common, told, "events")
     if version.facts.get("pairs"):
@@ -117,10 +120,11 @@ def show_hold(dataset: str, *, common: Common = COMMON) -> int:
     return 0
 
 
-def _samples(ports: Ports, version: Version) -> tuple[list[dict[str, Any]], str | None]:
-    """Give a hold's sample rows, or why there are none: files that they are read from may have been lost."""
+def _samples(ports: Ports, version: Version) -> tuple[list[list[dict[str, Any]]], str | None]:
+    """Give a hold's sample rows for each rule shown, or why there are none: files that they need may be lost."""
     try:
-        return [_printable(row) for row in sample_rows(ports, version)], None
+        found = [sample_rows(ports, version, about=rule) for rule in shown_rules(version.facts["holds"])]
+        return [[_printable(row) for row in rows] for rows in found], None
     except FileNotFoundError as lost:
         return [], f"no sample rows: files that they are read from are lost ({lost})"
 
@@ -154,10 +158,10 @@ def discard(dataset: str, *, note: Note = None, common: Common = COMMON) -> int:
 
 
 def told_about(ports: Ports, dataset: str, since: datetime | None, limit: int = 20) -> list[dict[str, Any]]:
-    """List the events about a dataset in all logs, in order of time."""
+    """List the events about a dataset in all logs: each log in its own order, between them by time."""
     with ports.store.read() as records:
         logs = [records.events.about(one.id, dataset, limit) for one in records.subscriptions.all()]
-    events = [event for log in logs for event in log if since is None or event.timestamp >= since]
+    late = [dropwhile(lambda event: since is not None and event.timestamp < since, log) for log in logs]
     return [
         {
             "at": wire_time(event.timestamp),
@@ -167,7 +171,7 @@ def told_about(ports: Ports, dataset: str, since: datetime | None, limit: int = 
             "version": event.data.get("version"),
             "reason": event.data.get("reason"),
         }
-        for event in sorted(events, key=lambda one: (one.timestamp, one.subscription_id, one.number))
+        for event in heapq.merge(*late, key=lambda one: one.timestamp)
     ]
 
 

@@ -1,7 +1,7 @@
 """Finds rows that show why a version is held, for the person who looks at it (D6.2)."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -23,12 +23,14 @@ TYPES: Final[dict[str, ColumnType]] = {name: name for name in get_args(ColumnTyp
 """Types by the name that a schema change tells."""
 
 
-def sample_rows(ports: Ports, held: Version, limit: int = 5) -> list[dict[str, Any]]:
-    """Give rows that the first hold is about: doubled or null keys, empty cells, rows that went, rejects; else any.
+def sample_rows(
+    ports: Ports, held: Version, limit: int = 5, about: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Give rows that a hold is about: doubled or null keys, empty cells, rows that went, rejects; else any.
 
-    Where the schema alone broke, rows show what each removed or retyped column held before, as `COLUMN before`, and
-    of a column that became text those that made it so. Columns that the catalog drops are not shown, nor are
-    undecodable rows as they stand where it drops any (D10.2).
+    Without one it is the first of `shown_rules`. Of a schema that broke, rows show what each removed or retyped column
+    held before, as `COLUMN before`, and of a column that became text those that made it so. Columns that the catalog
+    drops are not shown, nor are undecodable rows as they stand where it drops any (D10.2).
     """
     folder = ports.home / "work"
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,32 +45,32 @@ def sample_rows(ports: Ports, held: Version, limit: int = 5) -> list[dict[str, A
         rejects = [file for file in held.staff_files if file.path.startswith("rejects/")]
         if rejects:
             _add(ports, tables, "rejects", held, rejects)
-        broken = shown_rule(held.facts["holds"]).get("rule") == SCHEMA_RULE
-        if broken and base is not None and held.schema_change is not None:
+        about = about or next(iter(shown_rules(held.facts["holds"])), {})
+        if about.get("rule") == SCHEMA_RULE and base is not None and held.schema_change is not None:
             zone = dataset.timezone if dataset is not None else "UTC"
             odd = [id_ for _, id_ in zip(range(limit), _odd(tables, held.schema_change, zone), strict=False)]
             sql = _schema_query(held, base, held.schema_change, drop, odd)
         else:
-            sql = _query(held, base, drop, has_rejects=bool(rejects))
+            sql = _query(held, base, drop, about, has_rejects=bool(rejects))
         return [row for batch in tables.query(f"{sql} LIMIT {limit}") for row in batch.to_pylist()]
 
 
-def shown_rule(holds: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Give the hold that sample rows are about: the first that is about rows, else the schema's."""
+def shown_rules(holds: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """Give the holds that sample rows are shown for: the first that is about rows, then the schema's."""
     rows = [hold for hold in holds if hold["rule"] != SCHEMA_RULE]
-    return next(iter(rows or holds), {})
+    return (*rows[:1], *(hold for hold in holds if hold["rule"] == SCHEMA_RULE))
 
 
 def _add(ports: Ports, tables: Tables, name: str, version: Version, files: Sequence[Any]) -> None:
     tables.add_files(name, [ports.files.local(f"{version.folder}/{file.path}") for file in files])
 
 
-def _query(held: Version, base: Version | None, drop: tuple[str, ...], *, has_rejects: bool) -> str:
-    holds: list[dict[str, Any]] = held.facts.get("holds", [])
+def _query(
+    held: Version, base: Version | None, drop: tuple[str, ...], about: Mapping[str, Any], *, has_rejects: bool
+) -> str:
     shown = _shown(held, drop)
     key = held.schema.key_columns
-    first = shown_rule(holds)
-    match first.get("rule"):
+    match about.get("rule"):
         case "duplicate_key":
             keys = ", ".join(quoted(column) for column in key)
             same = " AND ".join(f"h.{quoted(column)} = d.{quoted(column)}" for column in key)
@@ -82,7 +84,7 @@ def _query(held: Version, base: Version | None, drop: tuple[str, ...], *, has_re
             null = " OR ".join(f"{quoted(column)} IS NULL" for column in key)
             return f"{_select(shown)} FROM held WHERE {null} ORDER BY {RECORD_ID} ASC NULLS LAST"
         case "null_rise" | "geometry_loss":
-            empty = f"{quoted(first['column'])} IS NULL"
+            empty = f"{quoted(about['column'])} IS NULL"
             return f"{_select(shown)} FROM held WHERE {empty} ORDER BY {RECORD_ID} ASC NULLS LAST"
         case "rejects" | "missing_rows" if has_rejects:
             value = 'CASE WHEN "column" IS NOT NULL THEN "value" END AS "value"' if drop else '"value"'
