@@ -93,9 +93,15 @@ def test_an_awkward_file_is_refused_with_a_reason(shared, checked, name, reason)
 
 
 @pytest.mark.parametrize(
-    ("long_rows", "outcome"),
-    [(2, ("released", 98)), (3, ("held", ["rejects"]))],
+    ("odd", "outcome"),
+    [
+        (["1,2,3"] * 2, ("released", 98)),
+        (["1,2,3"] * 3, ("held", ["rejects"])),
+        (["1"] * 2, ("released", 100)),
+        (["1"] * 3, ("held", ["rejects"])),
+        (["1", "1", "1,2,3"], ("held", ["rejects"])),
+    ],
 )
-def test_rows_that_cannot_be_decoded_count_as_rejects(checked, written, long_rows, outcome):
-    rows = ["1,2"] * (100 - long_rows) + ["1,2,3"] * long_rows
+def test_rows_that_are_too_long_or_too_short_count_as_rejects(checked, written, odd, outcome):
+    rows = ["1,2"] * (100 - len(odd)) + odd
     assert told(checked(written("\n".join(["a,b", *rows]).encode()))) == outcome

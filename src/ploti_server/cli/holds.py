@@ -26,7 +26,7 @@ WHY = {
     "turnover": "{measured} of the records would have another id; the limit is {limit}",
     "duplicate_key": "rows that share their key: {measured}",
     "null_key": "rows with a null in their key: {measured}",
-    "rejects": "{measured} of the rows lost a cell or shape, or could not be decoded; the limit is {limit}",
+    "rejects": "{measured} of the rows lost a cell or shape, were short, or could not be decoded; the limit is {limit}",
     "missing_rows": "rows that could not be decoded: {measured}, and records would be removed",
     "null_rise": "nulls in {column} up by {measured} of the rows; the limit is {limit}",
     "geometry_loss": "rows without a shape up by {measured} of all; the limit is {limit}",

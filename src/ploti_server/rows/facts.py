@@ -5,11 +5,14 @@ from typing import Any
 
 from ploti_server.domain.matching import KeyFacts, Side
 from ploti_server.domain.versions import Counts
+from ploti_server.rows.raw import SHORT_ROW
+from ploti_server.rows.sql import literal
 
 REJECTED_ROWS = (
-    'SELECT count(*) AS found FROM (SELECT r."row" FROM rejects r WHERE r."column" IS NOT NULL GROUP BY r."row") t'
+    'SELECT count(*) AS found FROM (SELECT r."row" FROM rejects r WHERE r."column" IS NOT NULL'
+    f' OR r.reason = {literal(SHORT_ROW)} GROUP BY r."row") t'
 )
-"""Counts rows that lost a cell or a shape."""
+"""Counts rows that lost a cell or a shape, or were short of cells (D5.7)."""
 
 
 def count_facts(counts: Counts, by: Mapping[str, int]) -> dict[str, Any]:

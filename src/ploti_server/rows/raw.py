@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,10 @@ class RawColumn:
     text: Array
     kinds: frozenset[Kind]
     kind_of: npt.NDArray[np.int8] | None = None
+
+
+SHORT_ROW: Final = "row is shorter than the header: filled with nulls"
+"""Why a row is listed whose cells are all delivered, and which counts as a reject."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ploti.contract.values import clean_text
 from ploti_server.domain.columns import SourceColumn
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.states import StateUnreadable
-from ploti_server.rows.raw import Array, Kind, RawBatch, RawColumn, RawState, Reject
+from ploti_server.rows.raw import SHORT_ROW, Array, Kind, RawBatch, RawColumn, RawState, Reject
 from ploti_server.sources.content import Content, decoder
 
 DELIMITERS: Final = ",;\t|"
@@ -32,7 +32,6 @@ SHOWN: Final = 1_000
 _TOLD_DELIMITER: Final = re.compile(r"sep=([,;\t|])[ ;,\t|]*(?:\r\n|\n|\r)", re.IGNORECASE)
 """A first line that tells spreadsheets the delimiter."""
 
-SHORT_ROW: Final = "row is shorter than the header: filled with nulls"
 LONG_ROW: Final = "row has a value beyond the header: left out"
 
 _TEXT: Final = frozenset({Kind.TEXT})
