@@ -159,6 +159,13 @@ def test_limits_left_out_are_those_given_for_all():
         ({"source": "{kind: file, url: 'http://'}"}, "datasets[0].source.url: 'http://' is neither"),
         ({"source": "{kind: arcgis, url: x}"}, "datasets[0].source.url: 'x' is not an http or https address"),
         ({"source": "{kind: file, url: x, crs: 4326}"}, "datasets[0].source.crs: is 4326, not a list"),
+        (
+            {"source": "{kind: file, url: x, encoding: klingon}"},
+            "datasets[0].source.encoding: 'klingon' is no encoding",
+        ),
+        ({"source": "{kind: file, url: x, encoding: rot13}"}, "datasets[0].source.encoding: 'rot13' is no encoding"),
+        ({"source": "{kind: file, url: x, encoding: utf-7}"}, "datasets[0].source.encoding: 'utf-7' is no encoding"),
+        ({"source": "{kind: file, url: x, encoding: cp037}"}, "datasets[0].source.encoding: 'cp037' is no encoding"),
         ({"source": "{kind: file, url: x, crs: WGS84}"}, "datasets[0].source.crs[0]: 'WGS84' is not a coordinate"),
         ({"columns": "{shape: geometry}"}, "datasets[0].columns.shape: 'geometry' is unknown"),
         ({"source": "{kind: file, url: x, geometry: {x: lon}}"}, "datasets[0].source.geometry: give either x and y"),

@@ -1,6 +1,7 @@
 """CSV and its kin: content, encodings, ragged rows, quotes (D2.4, D5.7, D14.1, D14.2; F007, F008, F017, F022, F026)."""
 
 import gzip
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -103,6 +104,27 @@ def test_values_stay_text_as_written(opened):
 def test_quoted_line_breaks_delimiters_and_quotes(opened):
     content = b'a,b\n"x\ny","1,2"\n"say ""hi""",z\n6" pipe,ok\n'
     assert rows_of(opened(content))[1] == [["x\ny", "1,2"], ['say "hi"', "z"], ['6" pipe', "ok"]]
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [
+        ("iso8859-2", "iso8859-2"), ("shift_jis", "shift_jis"), ("gb18030", "gb18030"), ("cp437", "cp437"),
+        ("utf-16-le", "utf-16-le"), ("utf-8", "utf-8"), ("utf-8", "utf-8-sig"), ("cp437", "utf-8-sig"),
+        ("shift_jis", "utf-16"),
+    ],
+)  # fmt: skip
+def test_a_declared_encoding_is_read_and_a_mark_is_believed_before_it(opened, declared, written):
+    text = {"iso8859-2": "Łódź", "shift_jis": "東京ソ表", "gb18030": "北京"}.get(declared, "é")
+    dataset = Dataset("ds_x", "X", SourceSpec("file", "x", encoding=declared))
+    for content in (f'a,b\n1,"x,{text}"\n', json.dumps([{"a": 1, "b": f"x,{text}"}], ensure_ascii=False)):
+        assert [row[1] for row in rows_of(opened(content.encode(written), dataset=dataset))[1]] == [f"x,{text}"]
+
+
+@pytest.mark.parametrize(("declared", "content"), [("utf-8", b"a,b\n1,\xe9\n"), ("shift_jis", b"a,b\n1,\xff\xff\n")])
+def test_bytes_that_are_not_the_declared_encoding_are_refused(opened, declared, content):
+    with pytest.raises(StateUnreadable, match=r"not the .* text that the catalog declares: correct `source.encoding`"):
+        opened(content, dataset=Dataset("ds_x", "X", SourceSpec("file", "x", encoding=declared)))
 
 
 def test_header_names(opened):

@@ -3,6 +3,7 @@
 What one catalog would change against the stored one is in `catalog_plan.py`.
 """
 
+import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -109,6 +110,25 @@ def _crs(knows_crs: Callable[[str], bool]) -> Allowed:
     return told
 
 
+_ASCII: Final = bytes(range(32, 127))
+_WIDE: Final = ("utf-16", "utf-32")
+_NO_FILES: Final = ("iso2022", "hz", "unicode_escape", "raw_unicode_escape", "idna", "punycode")
+"""Encodings in which a quote or comma may be part of another character, or that no file is written in."""
+
+
+def _encoding(value: str) -> str | None:
+    try:
+        name = codecs.lookup(value).name
+        fine = name.startswith(_WIDE) or (not name.startswith(_NO_FILES) and _ASCII.decode(name) == _ASCII.decode())
+    except (LookupError, UnicodeError, ValueError):
+        fine = False
+    return (
+        None
+        if fine
+        else f"'{value}' is no encoding of text files; use a name like utf-8, cp1252, iso-8859-2, shift_jis"
+    )
+
+
 def _timezone(value: str) -> str | None:
     try:
         ZoneInfo(value)
@@ -197,6 +217,7 @@ def _source(part: Fields, beside: _Beside) -> SourceSpec:
         geometry=_geometry(part.part("geometry")),
         crs=part.texts("crs", allowed=_crs(beside.knows_crs)),
         repair=part.flag("repair", True),
+        encoding=(encoding := part.text("encoding", allowed=_encoding)) and codecs.lookup(encoding).name,
     )
     part.close()
     return found

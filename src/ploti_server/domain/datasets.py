@@ -28,7 +28,9 @@ class GeometryColumns:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """Where and how a source is read. `records` names the member that holds the records (D2.10)."""
+    """Where and how a source is read. `records` names the member that holds the records (D2.10), `encoding` how text is
+    written, by Python's name; it is found out where it is not declared.
+    """
 
     kind: str
     url: str
@@ -36,6 +38,7 @@ class SourceSpec:
     geometry: GeometryColumns | None = None
     crs: tuple[str, ...] = ()
     repair: bool = True
+    encoding: str | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ Opener = Callable[[Path, str | None, Dataset], RawState]
 
 def open_file(path: Path, file_name: str | None, dataset: Dataset) -> RawState:
     """Open a file state: CSV, TSV, JSON, newline JSON or GeoJSON, also in gzip."""
-    content = open_content(path)
+    content = open_content(path, dataset.source.encoding)
     if format_of(content) == "json":
         return open_json(content, dataset, file_name)
     return open_delimited(content, dataset)

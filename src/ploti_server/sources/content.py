@@ -77,19 +77,26 @@ class Content:
         yield decode(b"", True)
 
 
-def open_content(path: Path) -> Content:
+def open_content(path: Path, declared: str | None = None) -> Content:
     """Look through a whole state once: that it has bytes, unpacks to its end, is text, and in which encoding.
+
+    A mark at its start is believed before the encoding that is `declared`, and both before what the bytes look like.
 
     Raises `StateUnreadable` with the reason otherwise.
     """
     layers = _gzip_layers(path)
     head = _head(path, layers)
-    _refuse_foreign(head)
-    mark, encoding = next(((bom, name) for bom, name in _BOMS if head.startswith(bom)), (b"", "utf-8"))
+    _refuse_foreign(head, is_wide=(declared or "").startswith(("utf-16", "utf-32")))
+    mark, encoding = next(((bom, name) for bom, name in _BOMS if head.startswith(bom)), (b"", declared or "utf-8"))
     content = Content(path, layers, encoding, len(mark))
     if not _decodes(content):
         if mark:
             raise StateUnreadable(f"the bytes are not the {encoding.upper()} text that their first bytes promise")
+        if declared:
+            raise StateUnreadable(
+                f"the bytes are not the {encoding.upper()} text that the catalog declares: correct `source.encoding`,"
+                " or leave it out and let it be found out"
+            )
         return Content(path, layers, MIXED_ENCODING if _is_mostly_utf8(content) else FALLBACK_ENCODING, 0)
     return content
 
@@ -163,13 +170,13 @@ def _read(stream: BinaryIO) -> Iterator[bytes]:
         raise StateUnreadable(f"the gzip is cut off or damaged: {error}") from error
 
 
-def _refuse_foreign(head: bytes) -> None:
+def _refuse_foreign(head: bytes, *, is_wide: bool) -> None:
     if not head:
         raise StateUnreadable("there is nothing in the gzip")
     for mark, what in _FOREIGN.items():
         if head.startswith(mark):
             raise StateUnreadable(f"this is {what}: {READ_HERE}")
-    if head.startswith(tuple(mark for mark, _ in _BOMS)):
+    if is_wide or head.startswith(tuple(mark for mark, _ in _BOMS)):
         return
     if head[0] < 9 or head.count(0) > max(8, len(head) // 20):
         raise StateUnreadable(f"this is not text: {READ_HERE}")
