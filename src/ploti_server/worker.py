@@ -18,7 +18,7 @@ from ploti_server.pipeline.deliver import deliver_due
 from ploti_server.pipeline.membership import bring_all_up_to_date
 from ploti_server.pipeline.notice import notice_stale
 from ploti_server.pipeline.prune import prune
-from ploti_server.pipeline.release import LeaseLost
+from ploti_server.pipeline.release import LeaseLost, queue_owed_rebuild
 from ploti_server.pipeline.restore import restore_before_build, restore_current
 from ploti_server.pipeline.schedule import came_due, queue_due
 from ploti_server.pipeline.tell import queue_notice, tell_operator
@@ -85,6 +85,7 @@ def _put_back(ports: Ports, check: Check, error: Exception) -> None:
             records.checks.put(tried)
             if tried.status is CheckStatus.FAILED:
                 drop_unfinished(records, check)
+                queue_owed_rebuild(records, check.dataset_id, now)
                 queue_notice(ports, records, tried)
 
 

@@ -10,6 +10,7 @@ from ploti_server.pipeline.act import release_again
 from ploti_server.pipeline.check import GivenState, take_state
 from ploti_server.pipeline.release import ReleaseRefused
 from ploti_server.pipeline.trace import trace
+from ploti_server.worker import TRIES
 
 SNAPSHOT = "snapshot/part-0000.parquet"
 FIRST = table(range(40))
@@ -114,6 +115,86 @@ def test_a_build_that_was_under_way_is_the_resync_and_nothing_is_rebuilt_after_i
     checks = release_again(publisher.ports, DATASET, 2)
     assert publisher.work([under_way, *checks]) == [("released", 3), ("unchanged", 3)]
     assert publisher.chain() == [(1, None), (3, 2)]
+
+
+TWICE = table([*range(41), 7])
+PAGE = "<html><body>portal error</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("states", "outcomes", "number"),
+    [
+        ([PAGE], ["failed"], 3),
+        ([TWICE], ["held"], 4),
+        ([TWICE, PAGE], ["held", "failed"], 4),
+        ([TWICE, table([*range(42), 7])], ["held", "held"], 5),
+    ],
+    ids=["it fails", "it is discarded", "it is discarded after one that fails", "what took its place is discarded"],
+)
+def test_where_the_newer_state_comes_to_nothing_it_is_rebuilt_after_all(publisher, states, outcomes, number):
+    publisher.subscription = publisher.subscribe()
+    release_again(publisher.ports, DATASET, 2)
+    assert [publisher.outcome(state)[0] for state in states] == outcomes
+    if "held" in outcomes:
+        assert open_checks(publisher) == []
+        publisher.discard()
+    assert publisher.work(open_checks(publisher)) == [("released", number)]
+    assert publisher.chain() == [(1, None), (number, 2)]
+    assert publisher.log(publisher.subscription, "version", "reason")[-1] == (
+        "resync_required",
+        number,
+        "previous_unavailable",
+    )
+
+
+def test_a_state_that_only_repeats_a_discarded_version_takes_no_rebuild_away(publisher):
+    release_again(publisher.ports, DATASET, 2)
+    publisher.outcome(TWICE)
+    publisher.discard()
+    assert publisher.outcome(TWICE) == ("unchanged", 1)
+    assert publisher.work(open_checks(publisher)) == [("released", 4)]
+
+
+def test_a_build_under_way_that_is_discarded_takes_no_rebuild_away(publisher):
+    publisher.clock.advance(hours=1)
+    state = publisher.folder / "state.csv"
+    state.write_text(TWICE)
+    under_way = take_state(publisher.ports, DATASET, GivenState(state))
+    checks = release_again(publisher.ports, DATASET, 2)
+    assert publisher.work([under_way, *checks]) == [("held", 3), ("unchanged", 1)]
+    publisher.discard()
+    assert publisher.work(open_checks(publisher)) == [("released", 4)]
+
+
+def test_a_newer_state_whose_build_breaks_down_takes_no_rebuild_away(publisher):
+    def reach(step):
+        if step == "build.computed":
+            raise OSError("the disk is full")
+
+    release_again(publisher.ports, DATASET, 2)
+    sound = publisher.ports
+    publisher.ports = replace(sound, reach=reach)
+    with pytest.raises(OSError, match="full"):
+        publisher.outcome(THIRD)
+    (check,) = open_checks(publisher)
+    for _ in range(TRIES - 1):
+        publisher.clock.advance(hours=1)
+        with pytest.raises(OSError, match="full"):
+            publisher.work([check])
+    publisher.ports = sound
+    assert publisher.work(open_checks(publisher)) == [("released", 3)]
+
+
+def test_a_rebuild_that_is_discarded_itself_is_not_queued_again(publisher):
+    publisher.define(drop=("v",))
+    publisher.work(release_again(publisher.ports, DATASET, 2))
+    publisher.discard()
+    assert open_checks(publisher) == []
+
+
+def open_checks(publisher):
+    with publisher.ports.store.read() as records:
+        return list(records.checks.open_of(DATASET))
 
 
 @pytest.mark.parametrize("state", [THIRD, SECOND], ids=["another state", "the same state"])

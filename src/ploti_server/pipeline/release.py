@@ -46,6 +46,7 @@ def end_check(ports: Ports, check: Check, ended: Ended) -> Check | None:
         if (base and base.number) != ended.version.base or _lacks_resync(check, ended, base):
             return None
         finished = _put_outcome(records, check, ended, records.versions.current(check.dataset_id), now)
+        queue_owed_rebuild(records, check.dataset_id, now)
         queue_notice(ports, records, finished, check.facts.get("asks", 0))
         if ended.outcome != "failed" and _is_look(check) and stored.status is not CheckStatus.WAITING:
             _move_refresh(records, check, now)
@@ -197,12 +198,40 @@ def release_held(ports: Ports, dataset_id: str, note: str | None = None) -> Vers
 
 def discard_held(ports: Ports, dataset_id: str, note: str | None = None) -> Version:
     """Discard a dataset's held version; the next one follows from the one that is current (D6.3)."""
+    now = ports.clock.now()
     with ports.store.write() as records:
         records.catalog.lock([dataset_id])
         discarded = replace(_held(records, dataset_id), status=VersionStatus.DISCARDED, note=note)
         records.versions.put(discarded)
         _close_ask(records, discarded.check_id, "unchanged")
+        queue_owed_rebuild(records, dataset_id, now)
     return discarded
+
+
+def queue_owed_rebuild(records: Records, dataset_id: str, now: datetime) -> None:
+    """Queue the rebuild of a version released again once more, where the state that took its place came to nothing.
+
+    That state failed, was discarded, or would only have repeated what was discarded; subscribers still hold the
+    version and wait for the next one (D5.2).
+    """
+    sent = last_sent(records, dataset_id)
+    if sent is None or sent.status is not VersionStatus.RELEASED_AGAIN or records.checks.open_of(dataset_id):
+        return
+    act = _rebuild_of(records, sent)
+    gave_way = act is not None and (act.status is CheckStatus.REPLACED or act.outcome == "unchanged")
+    if gave_way and not records.versions.in_status(dataset_id, (VersionStatus.HELD,)):
+        queued = Check(0, dataset_id, CheckStatus.QUEUED, fetched_at=now, created_at=now, again=sent.number)
+        records.checks.add(replace(queued, kind=CheckKind.RELEASE_AGAIN))
+
+
+def _rebuild_of(records: Records, version: Version) -> Check | None:
+    """Find the last act that was to rebuild a version: it stands behind the check that the version came from."""
+    check = records.checks.last_of(version.dataset_id)
+    while check is not None and check.id > version.check_id:
+        if check.kind is CheckKind.RELEASE_AGAIN and check.again == version.number:
+            return check
+        check = records.checks.last_of(version.dataset_id, before=check.id)
+    return None
 
 
 def _held(records: Records, dataset_id: str) -> Version:
