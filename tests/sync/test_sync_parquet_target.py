@@ -1,6 +1,7 @@
 """What only a folder of GeoParquet promises: states that readers keep, parts that stay, views, GeoParquet."""
 
 import json
+from dataclasses import replace
 
 import duckdb
 import geopandas
@@ -113,6 +114,40 @@ def test_views_and_a_table_say_what_is_there(path, target, files):
         assert db.execute(told).fetchall() == [(D, "Permits", "cc-by", 1, 3, "ok"), ("ds_b", None, None, 1, 0, "ok")]
     target.note({D: DatasetInfo("Other", None, None, None, None, None, None, None, None)})
     assert {each.held.dataset_id: each.title for each in target.status()} == {D: "Other", "ds_b": None}
+
+
+def test_views_are_made_few_times_in_a_run_and_never_name_a_state_that_is_gone(path, target, files):
+    names = [f"ds_{letter}" for letter in "abcdef"]
+    made, rows = set(), {}
+
+    def load(name, version):
+        target.load(replace(files.snapshot(version, rows_of(version)), dataset_id=name), held(version, name), None)
+        made.add((path / "views.duckdb").stat().st_mtime_ns)
+        rows[name] = {version, version - 1}
+        for shown, count in read_views(path).items():
+            assert count in rows[shown]
+
+    with target.lock():
+        for name in names:
+            load(name, 1)
+    assert len(made) == 3
+    made.clear()
+    with target.lock():
+        for version in (2, 3, 4):
+            for name in names[:2]:
+                load(name, version)
+    assert len(made) < 6
+    with pytest.raises(KeyboardInterrupt), target.lock():  # noqa: PT012  # what the run did before it was stopped
+        for name in names[2:4]:
+            load(name, 2)
+        raise KeyboardInterrupt
+    assert read_views(path) == dict(zip(names, (4, 4, 2, 2, 1, 1), strict=True))
+
+
+def read_views(path):
+    with duckdb.connect(str(path / "views.duckdb"), read_only=True) as db:
+        names = db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        return {name: db.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for (name,) in names}
 
 
 def _as_text(files):

@@ -1,7 +1,7 @@
 """`views.duckdb` in a folder of Parquet files: a view for each dataset, and `_ploti_datasets` (D11.7)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,28 @@ from ploti.sync.targets._parts import literal, parts_source, quoted
 VIEWS: Final = "views.duckdb"
 
 
+@dataclass
+class Shown:
+    """The state that each table's view names, in a run: views that name a state which is kept may wait."""
+
+    in_run: bool = False
+    states: dict[str, str | None] = field(default_factory=dict)
+    moved: int = 0
+
+    def may_wait(self, dataset_id: str, previous: str | None) -> bool:
+        """Tell whether a table that moved on may be shown later: its view names the state before, and few others wait.
+
+        As many as were shown may wait, so that the views of many tables are not made again for each of them.
+        """
+        self.moved += 1
+        return self.in_run and self.states.get(dataset_id) == previous and self.moved < len(self.states)
+
+    def note(self, known: Mapping[str, Kept]) -> None:
+        """Note that the views name the current states."""
+        self.states = {name: kept.table.folder for name, kept in known.items() if kept.table is not None}
+        self.moved = 0
+
+
 def write_views(
     folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Sequence[Path]], names: TableNames
 ) -> None:
@@ -24,6 +46,7 @@ def write_views(
     with duckdb.connect() as db:
         db.execute(f"ATTACH {literal(str(fresh))} AS fresh (STORAGE_VERSION '{STORAGE_VERSION}')")
         db.execute("USE fresh")
+        db.execute("BEGIN")
         columns = ", ".join(f"{name} VARCHAR" for name in INFO_COLUMNS)
         db.execute(
             f"CREATE TABLE _ploti_datasets (dataset_id VARCHAR, {columns}, loaded_version BIGINT, "
@@ -36,6 +59,7 @@ def write_views(
             if own:
                 source = parts_source(path.absolute() for path in own)
                 db.execute(f"CREATE VIEW {quoted(names.of(name))} AS SELECT * FROM {source}")
+        db.execute("COMMIT")
         db.execute("USE memory")
         db.execute("DETACH fresh")
     fresh.rename(folder / VIEWS)

@@ -5,7 +5,7 @@ before stays for readers that are in it. `views.duckdb` has a view for each data
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +39,7 @@ from ploti.sync.target import (
 from ploti.sync.targets._duckdb_digest import digest_of, digest_of_parts
 from ploti.sync.targets._folder_books import Book, Folder, Kept, Note, TableState
 from ploti.sync.targets._folder_parts import SMALL_ROWS, Rewriting, differing, stored_types, take_snapshot, types_of
-from ploti.sync.targets._folder_views import write_views
+from ploti.sync.targets._folder_views import Shown, write_views
 from ploti.sync.targets._parts import parts_source, quoted, reading
 from ploti.sync.targets._run_lock import run_lock
 
@@ -64,6 +64,7 @@ class ParquetTarget:
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     small_rows: int = SMALL_ROWS
     table_name: str | None = None
+    shown: Shown = field(default_factory=Shown, compare=False, repr=False)
 
     @property
     def downloads(self) -> Path:
@@ -74,7 +75,16 @@ class ParquetTarget:
     def lock(self) -> Iterator[None]:
         """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
         with run_lock(self.folder.path / "_ploti.lock", self.folder.path):
-            yield
+            self.shown.states, self.shown.in_run = {}, True
+            try:
+                yield
+            except BaseException:
+                if self.shown.moved:
+                    with suppress(duckdb.Error, OSError):  # what ended the run is told, not this
+                        self._show()
+                raise
+            finally:
+                self.shown.in_run = False
             self._show()
 
     def state(self) -> TargetState:
@@ -206,7 +216,8 @@ class ParquetTarget:
         self.reach("sync.before_commit")
         self.folder.finish(delivery.dataset_id, state)
         self.reach("sync.after_commit")
-        self._show()
+        if not self.shown.may_wait(delivery.dataset_id, previous):
+            self._show()
         self.folder.tidy(delivery.dataset_id, [f"v{held.version}-{state.turn}", previous])
 
     def _show(self) -> None:
@@ -215,6 +226,7 @@ class ParquetTarget:
         known, names = self.folder.read_all(book), self._names(book)
         parts = {name: self.folder.parts(name) for name, kept in known.items() if kept.table is not None}
         write_views(self.folder.path, known, parts, names)
+        self.shown.note(known)
 
 
 def _status(kept: Kept) -> DatasetStatus:
