@@ -78,7 +78,7 @@ def check(
 
 def work(
     *,
-    once: Annotated[bool, Parameter(name="--once", negative="", help="Do what is due now, then stop.")] = False,
+    once: Annotated[bool, Parameter(name="--once", negative="", help="Build, send and tell only what is queued now, then stop.")] = False,
     common: Common = COMMON,
 ) -> int:
     """Do the due work until stopped."""
