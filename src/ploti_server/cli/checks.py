@@ -78,7 +78,9 @@ def check(
 
 def work(
     *,
-    once: Annotated[bool, Parameter(name="--once", negative="", help="Build, send and tell only what is queued now, then stop.")] = False,
+    once: Annotated[
+        bool, Parameter(name="--once", negative="", help="Build, send and tell only what is queued now, then stop.")
+    ] = False,
     common: Common = COMMON,
 ) -> int:
     """Do the due work until stopped."""

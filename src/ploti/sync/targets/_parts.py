@@ -1,8 +1,9 @@
 """Parquet parts read by DuckDB, for targets of another kind: within little memory, files that are none refused."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ ID_LIKE: Final = "rec!_%"
 @contextmanager
 def reading(memory: str = _MEMORY_LIMIT, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a reader of Parquet files, which may spill into a folder; files that are none are refused."""
-    engine = _engine(memory) if spill is None else _started(memory, spill)
+    engine = _engine(memory, os.getpid()) if spill is None else _started(memory, spill)
     with engine.cursor() as reader:
         reader.execute("SET TimeZone = 'UTC'")
         reader.execute("SET enable_geoparquet_conversion = false")
@@ -40,9 +41,12 @@ def _started(memory: str, spill: Path | None) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config=config)
 
 
-@lru_cache(maxsize=1)
-def _engine(memory: str) -> duckdb.DuckDBPyConnection:
-    """Start DuckDB once for all datasets; each reader has a connection and temporary tables of its own."""
+@cache
+def _engine(memory: str, process: int) -> duckdb.DuckDBPyConnection:  # noqa: ARG001  # a fork starts its own
+    """Start DuckDB once for all datasets; each reader has a connection and temporary tables of its own.
+
+    What a process was forked with stays untouched: it has no threads there, and ending it would wait for them.
+    """
     return _started(memory, None)
 
 
