@@ -1,6 +1,7 @@
 """What sync does next: one row per sentence of page 003, page 001 and D11.4."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from ploti.sync.plan import (
     Load,
     Pass,
     Pause,
+    State,
     Wait,
     after,
     after_manifest,
@@ -329,6 +331,34 @@ CATCH_UP = [
 @pytest.mark.parametrize(("now", "versions", "step"), [row[1:] for row in CATCH_UP], ids=[row[0] for row in CATCH_UP])
 def test_catching_up(now, versions, step):
     assert catch_up(BEHIND, now, versions, "pause") == step
+
+
+EXIT_STATES = [
+    ("at the newest version", "ok", None, False),
+    ("nothing released yet", "waiting", "no released version yet", False),
+    ("refused, its removal is still to come", "leaving", "not delivered", False),
+    ("no longer followed", "left", "unsubscribed", False),
+    ("not brought up to date", "behind", "its files are being rebuilt", True),
+    ("blocked by a table of the user's", "paused", "a table ds_a that sync did not make is there already", True),
+    ("blocked by a view of the user's", "paused", "the view totals needs the column value", True),
+    ("paused for no told reason", "paused", None, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "behind"), [row[1:] for row in EXIT_STATES], ids=[row[0] for row in EXIT_STATES]
+)
+def test_what_counts_as_behind(state, reason, behind):
+    assert replace(BEHIND, state=state, reason=reason).behind is behind
+
+
+def test_each_state_has_its_exit_code_told():
+    assert {state for _, state, *_ in EXIT_STATES} == set(get_args(State))
+
+
+def test_a_pause_before_a_major_change_is_not_behind():
+    step = catch_up(BEHIND, current(44, "3.0"), [listed(44, 41, "3.0", reload=True)], "pause")
+    assert not after(BEHIND, step).behind
 
 
 def test_catching_up_follows_a_major_where_it_is_applied():

@@ -70,8 +70,8 @@ class SyncReport:
 
     @property
     def behind(self) -> tuple[DatasetReport, ...]:
-        """Datasets that could not be brought up to date."""
-        return tuple(each for each in self.datasets if each.held.state == "behind")
+        """Datasets that could not be brought up to date, those that something of the user's blocks among them."""
+        return tuple(each for each in self.datasets if each.held.behind)
 
 
 def sync(

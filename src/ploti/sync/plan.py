@@ -24,6 +24,8 @@ State = Literal["ok", "paused", "behind", "waiting", "leaving", "left"]
 """`waiting`: no released version yet; `leaving`: refused by the API, its `removed` event is still to come; `left`: no
 longer followed, rows stay."""
 OnMajor = Literal["pause", "apply"]
+_FOLLOWS = "the table follows"
+"""What a pause before a MAJOR schema change says, and no other."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class Held:
     def followed(self) -> bool:
         """Whether the subscription delivers the dataset, as far as the target knows."""
         return self.state not in {"leaving", "left"}
+
+    @property
+    def behind(self) -> bool:
+        """Whether the rows are not where the user wants them: all but a pause before a MAJOR schema change (D11.4)."""
+        return self.state == "behind" or (self.state == "paused" and _FOLLOWS not in (self.reason or ""))
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,7 @@ def _advance(held: Held, event: Event, through: int) -> Step:
 
 
 def _pause(held: Held, version: int, schema_version: str, through: int) -> Pause:
-    reason = f"version {version} has schema {schema_version}, the table follows {held.accepted_major}.x"
+    reason = f"version {version} has schema {schema_version}, {_FOLLOWS} {held.accepted_major}.x"
     return Pause(held.dataset_id, reason, through)
 
 
