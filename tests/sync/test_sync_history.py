@@ -1,14 +1,20 @@
-"""`--history` keeps each row's past on DuckDB and PostgreSQL: every loaded version can be had again (D11.5)."""
+"""`--history` keeps each row's past: every version that was loaded can be had again (D11.5)."""
+
+import json
+import sqlite3
+from contextlib import closing
 
 import duckdb
 import psycopg
+import pyarrow.dataset
 import pytest
+from tests.sync.kits import GeoPackageKit, ParquetKit, value_of
 from tests.sync.test_sync_duckdb_stories import DuckKit
 from tests.sync.test_sync_postgresql_stories import PostgresKit
 
 from ploti import Client
 from ploti.sync.loop import resync, sync
-from ploti.sync.target import TargetUnusable, reach_nothing
+from ploti.sync.target import reach_nothing
 from ploti.sync.targets import open_target
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 from ploti.testing.stories import PERMITS, STORIES, A, permits
@@ -38,10 +44,39 @@ class Postgres(PostgresKit):
             return [dict(zip([column.name for column in found.description], row, strict=True)) for row in found]
 
 
-@pytest.fixture(params=["duckdb", "postgresql"])
+class GeoPackage(GeoPackageKit):
+    def open(self, reach):
+        return open_target(f"sqlite:///{self.path}", reach=reach, history=True)
+
+    def past(self, dataset_id):
+        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as db:
+            told = db.execute("SELECT schema FROM _ploti_datasets WHERE dataset_id = ?", [dataset_id]).fetchone()[0]
+            types = {column["name"]: column["type"] for column in json.loads(told)["columns"]}
+            types |= dict.fromkeys(("_ploti_valid_from", "_ploti_valid_to"), "timestamp")
+            found = db.execute(f'SELECT * FROM "{dataset_id}_history"')
+            names = [column[0] for column in found.description]
+            return [
+                {name: value_of(value, types.get(name)) for name, value in zip(names, row, strict=True)}
+                for row in found
+            ]
+
+
+class Parquet(ParquetKit):
+    def open(self, reach):
+        return open_target(f"parquet:///{self.path}", reach=reach, history=True)
+
+    def past(self, dataset_id):
+        return pyarrow.dataset.dataset(self.path / dataset_id / "current" / "_history").to_table().to_pylist()
+
+
+KITS = {"duckdb": Duck, "geopackage": GeoPackage, "parquet": Parquet, "postgresql": Postgres}
+
+
+@pytest.fixture(params=KITS)
 def kit(request, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return Duck(tmp_path) if request.param == "duckdb" else Postgres(request.getfixturevalue("postgres_database"))
+    at = request.getfixturevalue("postgres_database") if request.param == "postgresql" else tmp_path
+    return KITS[request.param](at)
 
 
 def as_of(past, version):
@@ -114,7 +149,7 @@ def test_a_history_once_begun_goes_on_and_one_of_the_users_own_is_left_alone(kit
         check_past(feed, kit, A, [1, 2])
 
 
-def test_a_table_in_its_place_pauses_and_other_kinds_have_none(tmp_path):
+def test_a_table_in_its_place_pauses(tmp_path):
     kit, feed = Duck(tmp_path), Feed()
     feed.add(A, PERMITS, permits(1, 2))
     with duckdb.connect(str(kit.path)) as db:
@@ -122,5 +157,3 @@ def test_a_table_in_its_place_pauses_and_other_kinds_have_none(tmp_path):
     report = sync_feed(feed, kit)
     assert [each.held.state for each in report.datasets] == ["paused"]
     assert "rename or drop it" in report.datasets[0].held.reason
-    with pytest.raises(TargetUnusable, match="No history"):
-        open_target("sqlite:///x.gpkg", history=True)

@@ -94,7 +94,7 @@ def sync_subscription(
     table_name
         How a new database names its tables, like county_{dataset}; {dataset}, their ids, unless given. Kept for good.
     history
-        Keep every row's past in DATASET_history, from now on (DuckDB and PostgreSQL).
+        Keep every row's past from now on: in the table DATASET_history, or _history in a dataset's folder.
     on_major
         What to do with a MAJOR schema change: keep that dataset at its version, or follow it.
     follow
@@ -172,7 +172,7 @@ def status(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
     following(target)
     held = target.status()
     present([_status_wire(each) for each in held], json, _show_status)
-    return BEHIND if any(each.held.state == "behind" for each in held) else 0
+    return BEHIND if any(each.held.behind for each in held) else 0
 
 
 @app.command

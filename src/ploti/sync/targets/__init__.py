@@ -15,12 +15,11 @@ class _Kind:
     module: str
     extra: str
     example: str
-    history: bool = False
 
 
 TARGETS: Final[dict[str, _Kind]] = {
-    "duckdb": _Kind("ploti.sync.targets.duckdb", "sync", "duckdb:///records.duckdb", history=True),
-    "postgresql": _Kind("ploti.sync.targets.postgresql", "postgres", "postgresql://user@host/database", history=True),
+    "duckdb": _Kind("ploti.sync.targets.duckdb", "sync", "duckdb:///records.duckdb"),
+    "postgresql": _Kind("ploti.sync.targets.postgresql", "postgres", "postgresql://user@host/database"),
     "sqlite": _Kind("ploti.sync.targets.geopackage", "sync", "sqlite:///records.gpkg"),
     "parquet": _Kind("ploti.sync.targets.geoparquet", "sync", "parquet:///records"),
 }
@@ -37,20 +36,17 @@ def open_target(
 ) -> Target:
     """Give the target of an address such as `duckdb:///records.duckdb`, without touching it yet.
 
-    With `history` every row's past is kept in a table beside its own, from then on (D11.5). `table_name` says how a new
+    With `history` every row's past is kept beside its table, from then on (D11.5). `table_name` says how a new
     target names its tables, `{dataset}` standing for a dataset's id; a target keeps its names.
-    Raises TargetUnusable for an unknown kind, one that keeps no history, or where the kind's own package is missing.
+    Raises TargetUnusable for an unknown kind, or where the kind's own package is missing.
     """
     scheme, _, rest = url.partition("://")
     kind = TARGETS.get(scheme)
     if kind is None or not rest:
         known = ", ".join(each.example for each in TARGETS.values())
         raise TargetUnusable(f"{url!r} is no target that sync knows. Use one like: {known}")
-    if history and not kind.history:
-        raise TargetUnusable(f"No history is kept in {scheme}: use DuckDB or PostgreSQL for it.")
     try:
         opened: Callable[..., Target] = import_module(kind.module).open_target
     except ModuleNotFoundError as missing:
         raise TargetUnusable(f'{scheme} needs a package more: pip install "ploti[{kind.extra}]"') from missing
-    more = {"history": True} if history else {}
-    return opened(url, reach, say, table_name=table_name, **more)
+    return opened(url, reach, say, history=history, table_name=table_name)

@@ -1,9 +1,9 @@
 """The books of a folder of Parquet files, and the one rename that makes a dataset's next state the current one.
 
 `_ploti_sync.json` has the subscription and the cursor, and what was noted of datasets since their rows last moved. Each
-dataset's folder has one folder for each state of its table, `vVERSION-TURN`, with the parts and `_ploti.json`, and a
-link `current` to the newest: what moves the link moves rows, version and position (D11.2). A note counts only as long
-as the turn that it was made at is the current one.
+dataset's folder has one folder for each state of its table, `vVERSION-TURN`, with the parts, its history and
+`_ploti.json`, and a link `current` to the newest: what moves the link moves rows, version and position (D11.2). A note
+counts only as long as the turn that it was made at is the current one.
 """
 
 import json
@@ -22,6 +22,8 @@ _SYNC: Final = "_ploti_sync.json"
 _STATE: Final = "_ploti.json"
 CURRENT: Final = "current"
 _MAKING: Final = ".making"
+PAST: Final = "_history"
+"""Folder in a state for its history; readers of the state pass over names that begin so."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,10 @@ class Folder:
     def parts(self, dataset_id: str) -> list[Path]:
         """List the parts of a dataset's current state, by the path that stays when the link moves on."""
         return sorted((self.of(dataset_id) / CURRENT).resolve().glob("*.parquet"))
+
+    def past(self, dataset_id: str) -> list[Path]:
+        """List the parts of the history in a dataset's current state, by the path that stays."""
+        return sorted(((self.of(dataset_id) / CURRENT).resolve() / PAST).glob("*.parquet"))
 
     def begin(self, dataset_id: str) -> Path:
         """Give an empty folder to make a state in; raises StepBlocked where something of the user's is in the place."""

@@ -48,12 +48,18 @@ def count_rows(reader: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> int:
     return int(reader.execute(f"SELECT count(*) FROM {parts_source(paths)}").fetchall()[0][0])
 
 
+def rows_in(reader: duckdb.DuckDBPyConnection, part: Path) -> int:
+    """Give how many rows a part says that it has."""
+    found = reader.execute(f"SELECT num_rows FROM parquet_file_metadata({literal(str(part))})").fetchall()
+    return int(found[0][0])
+
+
 def take_snapshot(reader: duckdb.DuckDBPyConnection, delivery: Delivery, making: Path, turn: int) -> Moved:
     """Take a snapshot's parts as they are; raises StepRefused where they are not what the version says."""
     stored = stored_types(delivery.schema)
     if not delivery.snapshot:
         empty = ", ".join(f"CAST(NULL AS {type_}) AS {quoted(name)}" for name, type_ in stored.items())
-        _write(reader, f"SELECT {empty} LIMIT 0", making / _name(turn, 0), None)
+        write_part(reader, f"SELECT {empty} LIMIT 0", making / part_name(turn, 0), None)
         rows = 0
     else:
         check_file_columns(reader, delivery.snapshot, stored)
@@ -65,11 +71,11 @@ def take_snapshot(reader: duckdb.DuckDBPyConnection, delivery: Delivery, making:
         for at, path in enumerate(delivery.snapshot):
             if delivery.left_out:
                 names = ", ".join(quoted(name) for name in stored)
-                geo = _geo_of(reader, path) if GEOMETRY in stored else None
-                _write(reader, f"SELECT {names} FROM {parts_source([path])}", making / _name(turn, at), geo)
+                geo = geo_of(reader, path) if GEOMETRY in stored else None
+                write_part(reader, f"SELECT {names} FROM {parts_source([path])}", making / part_name(turn, at), geo)
                 continue
-            link(path, making / _name(turn, at))
-            sync_file(making / _name(turn, at))
+            link(path, making / part_name(turn, at))
+            sync_file(making / part_name(turn, at))
     if rows != delivery.row_count:
         raise StepRefused(f"the snapshot has {rows} rows where {delivery.row_count} are announced")
     return Moved(rows)
@@ -108,7 +114,7 @@ class Rewriting:
         rest: list[Path] = []
         for part in self.parts:
             touched = whole or self._touches(part)
-            if self._rows(part) < self.small_rows and (touched or self.delivery.changes):
+            if rows_in(self.reader, part) < self.small_rows and (touched or self.delivery.changes):
                 rest.append(part)
             elif touched:
                 self._rewrite([part], columns, upserts=False)
@@ -174,10 +180,6 @@ class Rewriting:
         ).fetchall()
         return bool(found)
 
-    def _rows(self, part: Path) -> int:
-        found = self.reader.execute(f"SELECT num_rows FROM parquet_file_metadata({literal(str(part))})").fetchall()
-        return int(found[0][0])
-
     def _rewrite(self, parts: Sequence[Path], columns: Sequence[str], *, upserts: bool) -> None:
         """Write a part of the rows that parts keep, and with `upserts` of those that the version puts."""
         sources = []
@@ -193,8 +195,8 @@ class Rewriting:
             put = f"t.{quoted(OP)} = 'upsert'"
             sources.append(f"SELECT {values} FROM {parts_source(self.delivery.changes)} AS t WHERE {put}")
         self.written += 1
-        path = self.making / _name(self.turn, self.written)
-        _write(self.reader, " UNION ALL ".join(sources), path, _geo_of(self.reader, self.parts[0]))
+        path = self.making / part_name(self.turn, self.written)
+        write_part(self.reader, " UNION ALL ".join(sources), path, geo_of(self.reader, self.parts[0]))
 
     def _value(self, name: str, *, kept: bool) -> str:
         """Give a column of a row that is kept from the parts, or put by the changes."""
@@ -208,7 +210,7 @@ class Rewriting:
         return held if type_ is None else f"CAST({held} AS {type_})"
 
 
-def _geo_of(reader: duckdb.DuckDBPyConnection, part: Path) -> str | None:
+def geo_of(reader: duckdb.DuckDBPyConnection, part: Path) -> str | None:
     """Give the GeoParquet metadata of a part, without what holds for its own rows or other columns only."""
     found = reader.execute(f"SELECT value FROM parquet_kv_metadata({literal(str(part))}) WHERE key = 'geo'").fetchall()
     if not found:
@@ -221,11 +223,13 @@ def _geo_of(reader: duckdb.DuckDBPyConnection, part: Path) -> str | None:
     return json.dumps(told)
 
 
-def _name(turn: int, number: int) -> str:
-    return f"part-{turn:06d}-{number:04d}.parquet"
+def part_name(turn: int, number: int, kind: str = "part") -> str:
+    """Name a part that is written at a turn."""
+    return f"{kind}-{turn:06d}-{number:04d}.parquet"
 
 
-def _write(reader: duckdb.DuckDBPyConnection, query: str, path: Path, geo: str | None) -> None:
+def write_part(reader: duckdb.DuckDBPyConnection, query: str, path: Path, geo: str | None) -> None:
+    """Write the rows of a query as a part, with the metadata of GeoParquet where there is some."""
     metadata = "" if geo is None else f", KV_METADATA {{geo: {literal(geo)}}}"
     options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}{metadata}"
     reader.execute(f"COPY ({query}) TO {literal(str(path))} ({options})")

@@ -1,4 +1,4 @@
-"""`views.duckdb` in a folder of Parquet files: a view for each dataset, and `_ploti_datasets` (D11.7)."""
+"""`views.duckdb` in a folder of Parquet files: a view for each table and history, and `_ploti_datasets` (D11.7)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import duckdb
 
-from ploti.sync.target import INFO_COLUMNS, TableNames
+from ploti.sync.target import INFO_COLUMNS
 from ploti.sync.targets._duckdb_file import STORAGE_VERSION
 from ploti.sync.targets._folder_books import Kept
 from ploti.sync.targets._parts import literal, parts_source, quoted
@@ -37,9 +37,7 @@ class Shown:
         self.moved = 0
 
 
-def write_views(
-    folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Sequence[Path]], names: TableNames
-) -> None:
+def write_views(folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Sequence[Path]]) -> None:
     """Replace the file of views, at once; a view names the parts themselves, so that it never shows two states."""
     fresh = folder / f"{VIEWS}.new"
     fresh.unlink(missing_ok=True)
@@ -58,7 +56,7 @@ def write_views(
         for name, own in parts.items():
             if own:
                 source = parts_source(path.absolute() for path in own)
-                db.execute(f"CREATE VIEW {quoted(names.of(name))} AS SELECT * FROM {source}")
+                db.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {source}")
         db.execute("COMMIT")
         db.execute("USE memory")
         db.execute("DETACH fresh")

@@ -98,6 +98,12 @@ def tell(db: sqlite3.Connection, table: str, info: DatasetInfo) -> None:
     db.execute("UPDATE gpkg_contents SET description = ? WHERE table_name = ?", (told, table))
 
 
+def tell_like(db: sqlite3.Connection, table: str, other: str) -> None:
+    """Give a table the title of another."""
+    title = "(SELECT description FROM gpkg_contents WHERE table_name = ?)"
+    db.execute(f"UPDATE gpkg_contents SET description = {title} WHERE table_name = ?", (other, table))
+
+
 def describe(db: sqlite3.Connection, table: str, schema: Schema, stored: Sequence[tuple[str, str]]) -> None:
     """Bring the descriptions of a table's columns; `stored` gives the feed's name and the table's of each."""
     by_name = dict(stored)
@@ -152,7 +158,9 @@ def index_of(table: str) -> str:
 
 
 def drop_index(db: sqlite3.Connection, table: str) -> None:
-    """Drop a table's spatial index; its triggers go with the table."""
+    """Drop a table's spatial index and the triggers that keep it."""
+    for name, _, _ in _triggers("", "", ""):
+        db.execute(f"DROP TRIGGER IF EXISTS {quoted(f'{index_of(table)}_{name}')}")
     db.execute(f"DROP TABLE IF EXISTS {quoted(index_of(table))}")
     db.execute("DELETE FROM gpkg_extensions WHERE table_name = ? AND extension_name = 'gpkg_rtree_index'", (table,))
 

@@ -19,6 +19,7 @@ from ploti.sync.targets._parts import quoted
 from ploti.sync.targets._stored import Shape, Stored, stored_columns
 
 KEY: Final = "fid"
+KEY_RULE: Final = f"{KEY} INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL"
 FINE: Final = "TEXT"
 """Type of a timestamp column with parts of a millisecond, which a GeoPackage's DATETIME cannot have (D11.9)."""
 
@@ -52,7 +53,7 @@ def shape_of(db: sqlite3.Connection, table: str) -> Shape | None:
 
 def create_table(db: sqlite3.Connection, table: str, columns: Sequence[Stored], own: Mapping[str, str]) -> None:
     """Make a table; `own` are the columns that a user added, with their types."""
-    body = [f"{KEY} INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL"]
+    body = [KEY_RULE]
     body += [f"{quoted(each.column)} {each.sql}{_rule(each)}" for each in columns]
     body += [f"{quoted(name)} {type_}" for name, type_ in own.items()]
     db.execute(f"CREATE TABLE {quoted(table)} ({', '.join(body)})")

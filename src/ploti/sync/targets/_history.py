@@ -16,22 +16,41 @@ from ploti.sync.targets._parts import quoted
 
 FROM_VERSION: Final = "_ploti_valid_from_version"
 TO_VERSION: Final = "_ploti_valid_to_version"
-_FROM: Final = "_ploti_valid_from"
-_TO: Final = "_ploti_valid_to"
-_INSTANT: Final = "TIMESTAMP WITH TIME ZONE"
+FROM: Final = "_ploti_valid_from"
+TO: Final = "_ploti_valid_to"
 _ID: Final = quoted(RECORD_ID)
 _OPEN: Final = f"h.{quoted(TO_VERSION)} IS NULL"
 
 
 @dataclass(frozen=True)
 class Past:
-    """A column as the history keeps it: its type, that type in DDL, the cast to compare it by, whether it counts."""
+    """A column as the history keeps it: its type, that type in DDL, the cast to compare it by, whether it counts.
+
+    `taken` gives the value that it takes from the table's column.
+    """
 
     column: str
     sql: str
     declared: str
     exact: str = ""
     counts: bool = True
+    taken: str = "{}"
+
+    @property
+    def brought(self) -> str:
+        """Give its value in the table's row."""
+        return self.taken.format(f"t.{quoted(self.column)}")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a database makes a history's own columns, tells that two values are the same, and writes a time."""
+
+    key: str = ""
+    whole: str = "BIGINT"
+    instant: str = "TIMESTAMP WITH TIME ZONE"
+    same: str = "IS NOT DISTINCT FROM"
+    moment: Callable[[datetime], str] = lambda now: f"TIMESTAMP WITH TIME ZONE '{now.isoformat()}'"
 
 
 @dataclass(frozen=True)
@@ -42,24 +61,25 @@ class History:
     history: str
     found: Mapping[str, str] | None
     run: Callable[[str], object]
+    dialect: Dialect = Dialect()
 
     def keep(self, columns: Sequence[Past], version: int, now: datetime) -> None:
         """Bring the history up to date with its table, which holds a version now."""
         self._bring_shape(columns, version)
-        instant = f"{_INSTANT} '{now.isoformat()}'"
+        instant = self.dialect.moment(now)
         same = "".join(
-            f" AND t.{quoted(each.column)}{each.exact} IS NOT DISTINCT FROM h.{quoted(each.column)}{each.exact}"
+            f" AND {each.brought}{each.exact} {self.dialect.same} h.{quoted(each.column)}{each.exact}"
             for each in columns
             if each.counts
         )
         self.run(
-            f"UPDATE {self.history} AS h SET {quoted(TO_VERSION)} = {version}, {quoted(_TO)} = {instant} "
+            f"UPDATE {self.history} AS h SET {quoted(TO_VERSION)} = {version}, {quoted(TO)} = {instant} "
             f"WHERE {_OPEN} AND NOT EXISTS (SELECT 1 FROM {self.table} AS t WHERE t.{_ID} = h.{_ID}{same})"
         )
         names = ", ".join(quoted(each.column) for each in columns)
-        brought = ", ".join(f"t.{quoted(each.column)}" for each in columns)
+        brought = ", ".join(each.brought for each in columns)
         self.run(
-            f"INSERT INTO {self.history} ({names}, {quoted(FROM_VERSION)}, {quoted(_FROM)}) "
+            f"INSERT INTO {self.history} ({names}, {quoted(FROM_VERSION)}, {quoted(FROM)}) "
             f"SELECT {brought}, {version}, {instant} FROM {self.table} AS t "
             f"WHERE NOT EXISTS (SELECT 1 FROM {self.history} AS h WHERE {_OPEN} AND h.{_ID} = t.{_ID})"
         )
@@ -68,20 +88,36 @@ class History:
         """Make the history or give it the columns it lacks; one that changed its type keeps its past apart."""
         if self.found is None:
             body = [f"{quoted(each.column)} {each.declared}" for each in columns]
-            body += [f"{quoted(name)} BIGINT" for name in (FROM_VERSION, TO_VERSION)]
-            body += [f"{quoted(name)} {_INSTANT}" for name in (_FROM, _TO)]
-            self.run(f"CREATE TABLE {self.history} ({', '.join(body)})")
+            body += [f"{quoted(name)} {self.dialect.whole}" for name in (FROM_VERSION, TO_VERSION)]
+            body += [f"{quoted(name)} {self.dialect.instant}" for name in (FROM, TO)]
+            self.run(f"CREATE TABLE {self.history} ({self.dialect.key}{', '.join(body)})")
             return
-        if FROM_VERSION not in self.found:
-            raise StepBlocked(f"a table {self.history} that sync did not make is there already: rename or drop it")
+        check_own(self.history, self.found)
+        for before, after in kept_apart(self.found, columns, version).items():
+            self.run(f"ALTER TABLE {self.history} RENAME COLUMN {quoted(before)} TO {quoted(after)}")
         for each in columns:
-            before = self.found.get(each.column)
-            if before == each.sql:
-                continue
-            if before is not None:
-                past = f"{each.column[:40]}_until_{version}"
-                self.run(f"ALTER TABLE {self.history} RENAME COLUMN {quoted(each.column)} TO {quoted(past)}")
-            self.run(f"ALTER TABLE {self.history} ADD COLUMN {quoted(each.column)} {each.declared}")
+            if self.found.get(each.column) != each.sql:
+                self.run(f"ALTER TABLE {self.history} ADD COLUMN {quoted(each.column)} {each.declared}")
+
+
+def check_own(history: str, found: Mapping[str, str]) -> None:
+    """Raise StepBlocked for a table in a history's place that sync did not make."""
+    if FROM_VERSION not in found:
+        raise StepBlocked(f"a table {history} that sync did not make is there already: rename or drop it")
+
+
+def kept_apart(found: Mapping[str, str], columns: Sequence[Past], version: int) -> dict[str, str]:
+    """Give new names to a history's columns whose name, in any case, is now that of another or another type's."""
+    here = {name.casefold(): name for name in found}
+    renamed = {}
+    for each in columns:
+        before = here.get(each.column.casefold())
+        if before is not None and (before, found[before]) != (each.column, each.sql):
+            after = f"{before[:40]}_until_{version}"
+            while after.casefold() in here:
+                after += "_"
+            renamed[before] = after
+    return renamed
 
 
 def counted(schema: Schema) -> frozenset[str]:

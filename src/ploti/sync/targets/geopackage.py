@@ -39,7 +39,8 @@ from ploti.sync.targets import _geopackage_shape as shapes
 from ploti.sync.targets._books import DATASETS, Books, BooksInFile
 from ploti.sync.targets._geopackage_digest import digest_of
 from ploti.sync.targets._geopackage_file import GeoPackageFile, rows_of
-from ploti.sync.targets._geopackage_shape import KEY, columns_of, kind_of_shapes, shape_of
+from ploti.sync.targets._geopackage_history import LayerHistory
+from ploti.sync.targets._geopackage_shape import KEY, KEY_RULE, columns_of, kind_of_shapes, shape_of
 from ploti.sync.targets._parts import lost_ids, quoted, reading
 from ploti.sync.targets._stored import MARKS, Shape, Staged, Stored, backfill_columns, count_marks
 
@@ -49,7 +50,7 @@ _FILLING: Final = "_ploti_filling"
 _BOOKS: Final = Books(
     find="SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)",
     types={
-        "key": "fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, ",
+        "key": f"{KEY_RULE}, ",
         "id": "TEXT",
         "text": "TEXT",
         "whole": "INTEGER",
@@ -59,14 +60,15 @@ _BOOKS: Final = Books(
 )
 
 
-def open_target(url: str, reach: Reach, say: Say, *, table_name: str | None = None) -> Target:
+def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
     """Give the target of `sqlite:///file`; one slash more makes the path absolute."""
     parts = urlsplit(url)
     if parts.netloc or parts.query or len(parts.path) < 2:
         raise TargetUnusable(f"{url!r} names no file. Write sqlite:///records.gpkg, or sqlite:////data/records.gpkg")
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise TargetUnusable(f"Python has SQLite {sqlite3.sqlite_version} here, which is too old: use 3.35 or newer.")
-    return GeoPackageTarget(GeoPackageFile(Path(unquote(parts.path[1:])), say), reach, table_name=table_name)
+    file = GeoPackageFile(Path(unquote(parts.path[1:])), say)
+    return GeoPackageTarget(file, reach, history=history, table_name=table_name)
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class GeoPackageTarget(BooksInFile):
     file: GeoPackageFile
     reach: Reach = reach_nothing
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    history: bool = False
     table_name: str | None = None
     books: ClassVar[Books] = _BOOKS
 
@@ -134,6 +137,7 @@ class GeoPackageTarget(BooksInFile):
                 self.reach("sync.staged")
                 with self._transaction(step.db):
                     moved = rows.merge(step.db, step.table, staging, step.columns, compared=compared, buckets=buckets)
+                    step.keep_history(begin=self.history)
                     self.reach("sync.rows_written")
                     _BOOKS.update_dataset(step.db, delivery.dataset_id, {"rows": moved.rows})
         return moved
@@ -219,11 +223,12 @@ class GeoPackageTarget(BooksInFile):
 
     def _write(self, step: "_Step", held: Held, moved: Moved, info: DatasetInfo | None) -> None:
         layout.note_change(step.db, step.table, step.now)
+        if info is not None:
+            layout.tell(step.db, step.table, info)
+        step.keep_history(begin=self.history)
         self.reach("sync.rows_written")
         loaded = _BOOKS.loaded(step.delivery.schema, step.table, moved.rows, self.now())
         _BOOKS.write_dataset(step.db, held, {**loaded, **({} if info is None else asdict(info))})
-        if info is not None:
-            layout.tell(step.db, step.table, info)
 
 
 @dataclass(frozen=True)
@@ -252,6 +257,11 @@ class _Step:
         """Rewrite ids that the user keeps, where the version's delivery says so."""
         if self.delivery.ids_replaced is not None:
             rows.rewrite_ids(self.db, self.reader, self.delivery.ids_replaced)
+
+    def keep_history(self, *, begin: bool) -> None:
+        """Bring the table's history up to date, where it is to `begin` or was begun (D11.5)."""
+        history = LayerHistory(self.db, self.table, self.columns, self.delivery.schema)
+        history.keep(self.delivery.version, self.now, begin=begin)
 
     def widen(self, shape: Shape) -> None:
         """Add the columns that the table lacks, its spatial index among them."""

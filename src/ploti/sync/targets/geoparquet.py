@@ -38,6 +38,7 @@ from ploti.sync.target import (
 )
 from ploti.sync.targets._duckdb_digest import digest_of, digest_of_parts
 from ploti.sync.targets._folder_books import Book, Folder, Kept, Note, TableState
+from ploti.sync.targets._folder_history import PartsHistory
 from ploti.sync.targets._folder_parts import SMALL_ROWS, Rewriting, differing, stored_types, take_snapshot, types_of
 from ploti.sync.targets._folder_views import Shown, write_views
 from ploti.sync.targets._parts import parts_source, quoted, reading
@@ -46,13 +47,13 @@ from ploti.sync.targets._run_lock import run_lock
 _MEMORY: Final = "512MB"
 
 
-def open_target(url: str, reach: Reach, say: Say, *, table_name: str | None = None) -> Target:
+def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
     """Give the target of `parquet:///folder`; one slash more makes the path absolute."""
     del say
     parts = urlsplit(url)
     if parts.netloc or parts.query or len(parts.path) < 2:
         raise TargetUnusable(f"{url!r} names no folder. Write parquet:///records, or parquet:////data/records")
-    return ParquetTarget(Folder(Path(unquote(parts.path[1:]))), reach, table_name=table_name)
+    return ParquetTarget(Folder(Path(unquote(parts.path[1:]))), reach, history=history, table_name=table_name)
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class ParquetTarget:
     reach: Reach = reach_nothing
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     small_rows: int = SMALL_ROWS
+    history: bool = False
     table_name: str | None = None
     shown: Shown = field(default_factory=Shown, compare=False, repr=False)
 
@@ -103,6 +105,7 @@ class ParquetTarget:
         with self._making(delivery, kept) as (reader, making, turn):
             moved = take_snapshot(reader, delivery, making, turn)
             self.reach("sync.staged")
+            self._keep_history(reader, delivery, making, turn)
             self._finish(delivery, kept, held, moved, info or kept.info)
         return moved
 
@@ -115,6 +118,7 @@ class ParquetTarget:
         with self._making(delivery, kept) as (reader, making, turn):
             moved = Rewriting(reader, delivery, parts, making, turn, self.small_rows).apply()
             self.reach("sync.staged")
+            self._keep_history(reader, delivery, making, turn)
             self._finish(delivery, kept, held, moved, kept.info)
         return moved
 
@@ -127,6 +131,7 @@ class ParquetTarget:
         compared = [column["name"] for column in delivery.schema["columns"] if column["name"] not in volatile]
         with self._making(delivery, kept) as (reader, making, turn):
             taken = take_snapshot(reader, delivery, making, turn)
+            self._keep_history(reader, delivery, making, turn)
             counts = differing(reader, parts, sorted(making.glob("*.parquet")), compared)
             self._finish(delivery, kept, kept.table.held, taken, kept.info)
         return Moved(taken.rows, *counts)
@@ -205,6 +210,13 @@ class ParquetTarget:
         with reading(_MEMORY, self.downloads) as reader:
             yield reader, making, (kept.table.turn if kept.table else 0) + 1
 
+    def _keep_history(self, reader: duckdb.DuckDBPyConnection, delivery: Delivery, making: Path, turn: int) -> None:
+        """Bring the table's history up to date, where one is asked for or was begun (D11.5)."""
+        before, table = self.folder.past(delivery.dataset_id), sorted(making.glob("*.parquet"))
+        if before or self.history:
+            history = PartsHistory(reader, delivery.schema, table, before, making, turn, self.small_rows)
+            history.keep(delivery.version, self.now())
+
     def _finish(self, delivery: Delivery, kept: Kept, held: Held, moved: Moved, info: DatasetInfo | None) -> None:
         self.reach("sync.rows_written")
         before = kept.table
@@ -224,8 +236,12 @@ class ParquetTarget:
         """Bring the views up to date with the folder."""
         book = self.folder.read_book()
         known, names = self.folder.read_all(book), self._names(book)
-        parts = {name: self.folder.parts(name) for name, kept in known.items() if kept.table is not None}
-        write_views(self.folder.path, known, parts, names)
+        views = {}
+        for name in (name for name, kept in known.items() if kept.table is not None):
+            views[f"{names.of(name)}_history"] = self.folder.past(name)
+        for name in (name for name, kept in known.items() if kept.table is not None):
+            views[names.of(name)] = self.folder.parts(name)
+        write_views(self.folder.path, known, views)
         self.shown.note(known)
 
 
