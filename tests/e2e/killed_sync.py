@@ -1,8 +1,9 @@
 """Syncs that can be killed: `python -m tests.e2e.killed_sync` takes orders (`tests/e2e/forge.py`).
 
-An order names `database`, `url`, `key`, `subscription` and a `trace` file that the sync writes what it reaches to, one
-a line. `step` and `hit` kill it at a named step, `seconds` after so long; `linger` is how long it stays at each step
-inside a transaction.
+An order names `database` or the address of a `target`, `url`, `key`, `subscription` and a `trace` file that the sync
+writes what it reaches to, one a line. `step` and `hit` kill it at a named step, `seconds` after so long; `linger` is
+how long it stays at each step inside a transaction. One that gives up, is behind, or finds another sync there ends
+with 1.
 """
 
 import os
@@ -12,7 +13,7 @@ import time
 import duckdb
 from tests.e2e import forge
 
-from ploti import Client
+from ploti import Client, PlotiError, Retries
 from ploti.sync.loop import sync
 from ploti.sync.target import Progress
 from ploti.sync.targets import duckdb as duckdb_target
@@ -64,9 +65,15 @@ def run(order):
         if name in LINGERING:
             time.sleep(order.get("linger", 0.0))
 
-    with Client(order["key"], order["url"]) as client:
-        target = open_target(f"duckdb:///{order['database']}", reach=reach)
-        report = sync(client, order["subscription"], target, on_major="apply", progress=Traced(note), reach=reach)
+    retries = Retries(first_wait=order.get("first_wait", Retries.first_wait))
+    try:
+        with Client(order["key"], order["url"], retries=retries) as client:
+            target = open_target(order.get("target") or f"duckdb:///{order['database']}", reach=reach)
+            progress = Traced(note)
+            report = sync(client, order["subscription"], target, on_major="apply", progress=progress, reach=reach)
+    except PlotiError as error:
+        note(f"gave_up {type(error).__name__}")
+        os._exit(1)
     os._exit(1 if report.behind else 0)
 
 
