@@ -209,7 +209,7 @@ class Followed(Telling):
         follower.check_whole(self.files)
 
     def _kill(self, follower):
-        """Choose the step that killed this kind of target least so far, of those that are there to reach."""
+        """Choose the step and hit at which killing this kind of target was tried least so far."""
         tries = [(self.tally["tried", follower.name, step, hit], step, hit) for step in STEPS for hit in (1, 2)]
         _, step, hit = min(tries)
         self.tally["tried", follower.name, step, hit] += 1
