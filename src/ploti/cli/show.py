@@ -34,6 +34,8 @@ Answer = TypeVar("Answer")
 EVENT_PREFIX: Final = "feed.dataset."
 _PIPE_WIDTH = 1000
 _READABLE_WIDTH = 12
+_WORD_WIDTH = 40
+"""The longest word that a column is kept whole for, like a dataset id."""
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -61,7 +63,7 @@ def show_note(line: str) -> None:
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows under their column names, or where the terminal is too narrow for that each row as lines of facts.
 
-    The first column is never broken over lines.
+    The first column is never broken over lines, nor one of short words, like ids that are to be copied.
     """
     from rich.table import Table
     from rich.text import Text
@@ -71,26 +73,32 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         print("Nothing to show.")
         return
     console = _console()
-    if _least_width(columns, cells) > console.width:
+    whole = [number == 0 or _is_of_words(column) for number, column in enumerate(zip(*cells, strict=True))]
+    if _least_width(columns, cells, whole) > console.width:
         for number, row in enumerate(cells):
             if number:
                 print()
             show_facts(dict(zip(columns, row, strict=True)))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=number == 0)
+    for column, is_whole in zip(columns, whole, strict=True):
+        table.add_column(column, overflow="fold", no_wrap=is_whole)
     for row in cells:
         table.add_row(*(Text(text) for text in row))
     _print(table, console)
 
 
-def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+def _is_of_words(texts: Sequence[str]) -> bool:
+    return all(" " not in text and len(text) <= _WORD_WIDTH for text in texts)
+
+
+def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]], whole: Sequence[bool]) -> int:
     """Tell the width below which a table would break its values into crumbs."""
     from rich.cells import cell_len
 
     widest = [max(map(cell_len, texts)) for texts in zip(columns, *cells, strict=True)]
-    return widest[0] + sum(2 + min(width, _READABLE_WIDTH) for width in widest[1:])
+    least = (width if is_whole else min(width, _READABLE_WIDTH) for width, is_whole in zip(widest, whole, strict=True))
+    return sum(least) + 2 * (len(widest) - 1)
 
 
 def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]], raw: bool) -> None:
