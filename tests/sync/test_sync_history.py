@@ -2,12 +2,19 @@
 
 import json
 import sqlite3
+import warnings
 from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
 
 import duckdb
+import geopandas
 import psycopg
 import pyarrow.dataset
+import pyarrow.parquet
 import pytest
+import shapely
+from tests.sync.deliveries import D, Files, held, rows_of
 from tests.sync.kits import GeoPackageKit, ParquetKit, value_of
 from tests.sync.test_sync_duckdb_stories import DuckKit
 from tests.sync.test_sync_postgresql_stories import PostgresKit
@@ -16,6 +23,8 @@ from ploti import Client
 from ploti.sync.loop import resync, sync
 from ploti.sync.target import reach_nothing
 from ploti.sync.targets import open_target
+from ploti.sync.targets._folder_books import Folder
+from ploti.sync.targets.geoparquet import ParquetTarget
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 from ploti.testing.stories import PERMITS, STORIES, A, permits
 from ploti.testing.targets import sync_feed
@@ -24,6 +33,10 @@ from ploti.testing.targets import sync_feed
 class Duck(DuckKit):
     def open(self, reach):
         return open_target(f"duckdb:///{self.path}", reach=reach, history=True)
+
+    def query(self, sql):
+        with duckdb.connect(str(self.path)) as db:
+            return db.execute(sql).fetchall()
 
     def past(self, dataset_id):
         with duckdb.connect(str(self.path)) as db:
@@ -38,6 +51,11 @@ class Postgres(PostgresKit):
     def open(self, reach):
         return open_target(f"{self.url}&schema={self.schema}", reach=reach, history=True)
 
+    def query(self, sql):
+        with psycopg.connect(self.url) as db:
+            db.execute(f"SET search_path = {self.schema}".encode())
+            return db.execute(sql.encode()).fetchall()
+
     def past(self, dataset_id):
         with psycopg.connect(self.url) as db:
             found = db.execute(f'SELECT * FROM {self.schema}."{dataset_id}_history"'.encode())
@@ -47,6 +65,10 @@ class Postgres(PostgresKit):
 class GeoPackage(GeoPackageKit):
     def open(self, reach):
         return open_target(f"sqlite:///{self.path}", reach=reach, history=True)
+
+    def query(self, sql):
+        with closing(sqlite3.connect(self.path)) as db:
+            return db.execute(sql).fetchall()
 
     def past(self, dataset_id):
         with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as db:
@@ -64,6 +86,10 @@ class GeoPackage(GeoPackageKit):
 class Parquet(ParquetKit):
     def open(self, reach):
         return open_target(f"parquet:///{self.path}", reach=reach, history=True)
+
+    def query(self, sql):
+        with duckdb.connect(str(self.path / "views.duckdb"), read_only=True) as db:
+            return db.execute(sql).fetchall()
 
     def past(self, dataset_id):
         return pyarrow.dataset.dataset(self.path / dataset_id / "current" / "_history").to_table().to_pylist()
@@ -157,3 +183,69 @@ def test_a_table_in_its_place_pauses(tmp_path):
     report = sync_feed(feed, kit)
     assert [each.held.state for each in report.datasets] == ["paused"]
     assert "rename or drop it" in report.datasets[0].held.reason
+
+
+def told_queries():
+    """The two queries over a history in docs/sync.md, as they stand there."""
+    text = (Path(__file__).parents[2] / "docs" / "sync.md").read_text()
+    block = text.partition("-- the table as it was at version 42\n")[2].partition("```")[0]
+    return [query.split("\n", 1)[-1] if query.lstrip().startswith("--") else query for query in block.split(";\n")[:2]]
+
+
+def test_the_documented_queries_answer_on_each_target(kit):
+    feed = Feed()
+    feed.add(A, PERMITS, permits(1, 2))
+    sync_feed(feed, kit)
+    feed.update(A, put=permits(3), drop=permits(1))
+    sync_feed(feed, kit)
+    as_it_was, changed = told_queries()
+    assert len(kit.query(as_it_was.replace("42", "1"))) == 2
+    assert len(kit.query(as_it_was)) == 2
+    assert len(kit.query(changed)) == 3
+    assert kit.query(changed.replace("2026-10-13", "2999-01-01")) == []
+
+
+def test_shapes_of_another_kind_make_the_layer_of_a_geopackage_one_of_that_kind(tmp_path):
+    path, files = tmp_path / "records.gpkg", Files(tmp_path)
+    target = open_target(f"sqlite:///{path}", history=True)
+    for version, kind, shape in ((1, "Point", shapely.Point(1, 2)), (2, "MultiPolygon", shapely.box(3, 4, 5, 6))):
+        row = {"geometry": shapely.to_wkb(shape, byte_order=1)}
+        delivery = files.snapshot(version, [(1, row)], {"geometry": "geometry"})
+        delivery.schema["columns"][0]["geometryType"] = kind
+        target.load(delivery, held(version), None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame = geopandas.read_file(path, layer=f"{D}_history", where="_ploti_valid_to_version IS NULL")
+    assert frame.total_bounds.tolist() == [3, 4, 5, 6]
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute(f"SELECT minx, maxy FROM rtree_{D}_history_geometry").fetchall() == [(3, 6)]
+        found = db.execute(
+            f"SELECT geometry_until_2 IS NULL, geometry IS NULL FROM {D}_history ORDER BY fid"
+        ).fetchall()
+    assert found == [(0, 1), (1, 0)]
+
+
+def test_times_that_become_finer_end_no_state_in_a_geopackage(tmp_path):
+    path, files = tmp_path / "records.gpkg", Files(tmp_path)
+    target = open_target(f"sqlite:///{path}", history=True)
+    coarse, fine = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 0, 0, 5, tzinfo=UTC)
+    for version, rows in ((1, [(1, {"at": coarse})]), (2, [(1, {"at": coarse}), (2, {"at": fine})])):
+        target.load(files.snapshot(version, rows, {"at": "timestamp"}), held(version), None)
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute(
+            f'SELECT "at", _ploti_valid_from_version, _ploti_valid_to_version FROM {D}_history'
+        ).fetchall()
+    assert found == [("2026-01-01T00:00:00.000000Z", 1, None), ("2026-01-01T00:00:00.000005Z", 2, None)]
+
+
+def test_the_parts_of_a_history_stay_few_and_full_ones_stay_as_they_are(tmp_path):
+    files, target = Files(tmp_path), ParquetTarget(Folder(tmp_path / "records"), small_rows=4, history=True)
+    target.load(files.snapshot(1, rows_of(8)), held(1), None)
+    place, ended = tmp_path / "records" / D / "current" / "_history", {}
+    for version in range(2, 12):
+        target.apply(files.changes(version, [(version % 3, {"name": f"z{version}"})], rows=8), held(version))
+        here = {each.name: each.stat().st_ino for each in place.glob("past-*.parquet")}
+        assert ended.items() <= here.items()
+        ended = {name: node for name, node in here.items() if pyarrow.parquet.read_metadata(place / name).num_rows >= 4}
+    assert pyarrow.dataset.dataset(place).count_rows() == 18
+    assert len(list(place.iterdir())) <= 18 / 4 + 2

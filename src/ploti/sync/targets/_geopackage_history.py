@@ -19,6 +19,8 @@ from ploti.sync.targets._parts import quoted
 from ploti.sync.targets._stored import Stored
 
 _COARSE: Final = "DATETIME"
+_NO_LAYERS: Final = "BLOB"
+"""Type of shapes whose kind is no longer the table's: readers take one column of shapes for each layer."""
 _DIALECT: Final = Dialect(
     key=f"{KEY_RULE}, ", whole="INTEGER", instant=_COARSE, same="IS", moment=lambda now: f"'{layout.instant(now)}'"
 )
@@ -50,8 +52,12 @@ class LayerHistory:
             check_own(self.name, found)
             last, found = self._last(), self._refined(found)
         columns = [self._past(each, found or {}) for each in self.columns]
-        if found is None or GEOMETRY in kept_apart(found, columns, version):
+        apart = kept_apart(found or {}, columns, version)
+        if found is None or GEOMETRY in apart:
             layout.drop_index(self.db, self.name)
+        if found is not None and GEOMETRY in apart:
+            self._move(GEOMETRY, apart[GEOMETRY], _NO_LAYERS)
+            found = {name: sql for name, sql in found.items() if name != GEOMETRY}
         History(quoted(self.table), quoted(self.name), found, self.db.execute, _DIALECT).keep(columns, version, now)
         if found is None:
             by_id = quoted(f"{self.name}_record_id")
@@ -76,16 +82,20 @@ class LayerHistory:
 
     def _refined(self, found: Mapping[str, str]) -> Mapping[str, str]:
         """Bring times to the microsecond where the table's have come to it: no record changed by that."""
-        refined, table, old = dict(found), quoted(self.name), quoted("_ploti_coarse")
+        refined, old = dict(found), "_ploti_coarse"
         for each in self.columns:
             if each.type == "timestamp" and each.sql == FINE and found.get(each.column) == _COARSE:
-                name = quoted(each.column)
-                self.db.execute(f"ALTER TABLE {table} RENAME COLUMN {name} TO {old}")
-                self.db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {FINE}")
-                self.db.execute(f"UPDATE {table} SET {name} = {_FINER.format(old)}")
-                self.db.execute(f"ALTER TABLE {table} DROP COLUMN {old}")
+                self.db.execute(f"ALTER TABLE {quoted(self.name)} RENAME COLUMN {quoted(each.column)} TO {old}")
+                self._move(old, each.column, FINE, _FINER)
                 refined[each.column] = FINE
         return refined
+
+    def _move(self, column: str, to: str, sql: str, value: str = "{}") -> None:
+        """Make a column one of another name and type."""
+        table = quoted(self.name)
+        self.db.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(to)} {sql}")
+        self.db.execute(f"UPDATE {table} SET {quoted(to)} = {value.format(quoted(column))}")
+        self.db.execute(f"ALTER TABLE {table} DROP COLUMN {quoted(column)}")
 
     def _last(self) -> int:
         return int(rows_of(self.db, f"SELECT coalesce(max({KEY}), 0) FROM {quoted(self.name)}")[0][0])
