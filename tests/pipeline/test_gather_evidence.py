@@ -86,6 +86,27 @@ def test_a_new_record_is_different_from_those_that_were_found_again(tmp_path):
     assert sorted(beside) == ["001", "002", "003"]
 
 
+def test_of_a_wide_dataset_the_pairs_told_to_be_different_share_most_over_all_columns(tmp_path):
+    """Record 7 shares three values with record 6, far apart among 200 columns, and two with each of five others."""
+    names = [f"c{at:03d}" for at in range(200)]
+    nearest = dict.fromkeys(("c000", "c070", "c140"), 1)
+    others = {f"c{20 + 2 * other + more:03d}": other for other in range(2, 7) for more in (0, 1)}
+
+    def wide(at):
+        shared = {name: f"both {min(at, at ^ other)}" for name, other in {**others, **nearest}.items()}
+        return {"k": f"{at:02d}"} | {name: f"{at} {name}" for name in names} | shared
+
+    story = Story(tmp_path, judge=lambda pairs: ())
+    types = {"k": "string", **dict.fromkeys(names, "string")}
+    old = [wide(at) for at in range(32)]
+    story.next(old, types, key=("k",))
+    story.next([*old[1:], old[0] | {"k": "N", "c199": "other"}], types, key=("k",))
+    beside = {at: set() for at in range(32)}
+    for one, other in story.evidence.apart:
+        beside[int(one["k"].replace("N", "0"))].add(int(other["k"]))
+    assert all(len(told) == 4 and at ^ 1 in told for at, told in beside.items() if at)
+
+
 def test_neighbours_are_told_where_nothing_but_the_shape_is_compared(tmp_path):
     types = {"geometry": "geometry"}
     story = Story(tmp_path, judge=lambda pairs: BuiltInJudge().judge(DATASET, pairs, story.evidence))

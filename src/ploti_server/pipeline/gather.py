@@ -1,13 +1,16 @@
 """Gathers evidence for the matching agent out of the version before and what other steps matched (D4.8)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ploti.contract.files import GEOMETRY, RECORD_ID
 from ploti_server.domain.evidence import Evidence, Values
 from ploti_server.domain.matching import own_types
 from ploti_server.pipeline.find import Found, Search
 from ploti_server.rows import evidence
+
+COLUMNS_AT_ONCE: Final = 16
+"""Columns whose shared values one query weighs."""
 
 
 def gather_evidence(search: Search, found: Found, olds: Mapping[int, Values], news: Mapping[int, Values]) -> Evidence:
@@ -18,27 +21,44 @@ def gather_evidence(search: Search, found: Found, olds: Mapping[int, Values], ne
     tables, columns = search.tables, _columns(search)
     types = own_types(search.new.schema)
     tables.keep("evidence_probes", evidence.probes(columns))
-    for place, name in enumerate(columns):
-        tables.keep(f"evidence_held_{place}", evidence.held(name))
-    tables.keep("evidence_near", evidence.resembling(columns, found.left_old))
+    held = {name: f"evidence_held_{place}" for place, name in enumerate(columns)}
+    tables.keep("evidence_near", evidence.resembling(_weighed(search, found, held)))
     probed = {"old": olds, "new": news, "sample": _sampled(search)}
     return Evidence(
         columns={name: types[name] for name in columns},
         rows=search.old.rows if search.old else 0,
         left_old=found.old_count,
         left_new=found.new_count,
-        held={name: _held(search, place) for place, name in enumerate(columns)},
+        held={name: _held(search, table) for name, table in held.items()},
         apart=(*_apart(search, probed), *(_near(search, probed) if search.plan.compares_shapes else ())),
         same=_same(search, found),
     )
+
+
+def _weighed(search: Search, found: Found, held: Mapping[str, str]) -> list[str]:
+    """Count values and weigh shared ones a few columns at a time; gives the tables of weights.
+
+    A query's memory grows with its columns, and binding the files of the version before with all of theirs.
+    """
+    tables, weighed, names = search.tables, [], tuple(held)
+    for first in range(0, len(names), COLUMNS_AT_ONCE):
+        columns = names[first : first + COLUMNS_AT_ONCE]
+        tables.keep("evidence_columns", evidence.some_columns(columns))
+        for name in columns:
+            tables.keep(held[name], evidence.held(name, "evidence_columns"))
+        shared = evidence.shared_values({name: held[name] for name in columns}, "evidence_columns", found.left_old)
+        weighed.append(f"evidence_weights_{first}")
+        tables.keep(weighed[-1], shared)
+        tables.drop("evidence_columns")
+    return weighed
 
 
 def _columns(search: Search) -> tuple[str, ...]:
     return tuple(sorted(search.plan.compared, key=str.encode))
 
 
-def _held(search: Search, place: int) -> dict[Any, int]:
-    read = search.tables.query(f"SELECT h._value, h._held FROM evidence_held_{place} h")
+def _held(search: Search, table: str) -> dict[Any, int]:
+    read = search.tables.query(f"SELECT h._value, h._held FROM {table} h")
     return {row["_value"]: row["_held"] for batch in read for row in batch.to_pylist()}
 
 

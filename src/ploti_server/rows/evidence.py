@@ -3,10 +3,10 @@
 A probe is a record of which others are looked for that resemble it: each old and new record of a pair, and some
 records of the version before taken by id, which is as good as by chance. Tables read: `old`, the left-overs of the ask
 (`ask_old_rows`, `ask_new_rows` with their `ask_places_*`), `ask_pairs`. Left behind: `evidence_probes`,
-`evidence_held_N` for the N-th column, `evidence_near`.
+`evidence_held_N` for the N-th column, `evidence_weights_N` for the columns from the N-th on, `evidence_near`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -53,30 +53,44 @@ def probes(columns: Sequence[str]) -> str:
     )
 
 
-def held(column: str) -> str:
-    """Count the records of the version before that hold each value of the probes in a column."""
+def some_columns(columns: Sequence[str]) -> str:
+    """Give some columns of the version before: a table of them is bound faster than a file of hundreds."""
+    return f"SELECT {columns_of('o', (RECORD_ID, *columns))} FROM old o"
+
+
+def held(column: str, rows: str) -> str:
+    """Count the rows of a table that hold each value of the probes in a column."""
     name = quoted(column)
     return (
-        f"SELECT o.{name} AS _value, count(*) AS _held FROM old o JOIN (SELECT DISTINCT p.{name} FROM evidence_probes p"
-        f" WHERE p.{name} IS NOT NULL) d ON o.{name} = d.{name} GROUP BY o.{name}"
+        f"SELECT o.{name} AS _value, count(*) AS _held FROM {rows} o JOIN (SELECT DISTINCT p.{name}"
+        f" FROM evidence_probes p WHERE p.{name} IS NOT NULL) d ON o.{name} = d.{name} GROUP BY o.{name}"
     )
 
 
-def resembling(columns: Sequence[str], left_old: str) -> str:
-    """Give for each probe the records of the version before that share its rarest values and are surely others.
+def shared_values(held_in: Mapping[str, str], rows: str, left_old: str) -> str:
+    """Weigh the rare values that a record of the version before shares with a probe, in columns counted by tables.
 
-    An old record is another than itself; a new one is another than those that were found again already.
+    Only records that are surely others count: an old probe's are all but itself, a new one's those found again already.
     """
     shared = " UNION ALL ".join(
         f"SELECT p._side, p._place, p._own, o.{RECORD_ID}, CASE WHEN h._held <= 2 THEN 12 WHEN h._held <= 8 THEN 9"
-        f" ELSE 6 END AS _weight FROM evidence_probes p JOIN evidence_held_{place} h ON p.{quoted(name)} = h._value"
-        f" JOIN old o ON o.{quoted(name)} = h._value WHERE h._held <= {_SHARED_BY}"
-        for place, name in enumerate(columns)
+        f" ELSE 6 END AS _weight FROM evidence_probes p JOIN {table} h ON p.{quoted(name)} = h._value"
+        f" JOIN {rows} o ON o.{quoted(name)} = h._value WHERE h._held <= {_SHARED_BY}"
+        for name, table in held_in.items()
     )
-    others = (
+    return (
         f"SELECT s._side, s._place, s.{RECORD_ID}, CAST(SUM(s._weight) AS BIGINT) AS _weight FROM ({shared}) s"
         f" LEFT JOIN {left_old} l ON s.{RECORD_ID} = l.{RECORD_ID}"
         f" WHERE CASE WHEN s._own IS NULL THEN l.{RECORD_ID} IS NULL ELSE s._own <> s.{RECORD_ID} END"
+        f" GROUP BY s._side, s._place, s.{RECORD_ID}"
+    )
+
+
+def resembling(weighed: Sequence[str]) -> str:
+    """Give for each probe the records that share its rarest values, out of tables of weights."""
+    parts = " UNION ALL ".join(f"SELECT w._side, w._place, w.{RECORD_ID}, w._weight FROM {name} w" for name in weighed)
+    others = (
+        f"SELECT s._side, s._place, s.{RECORD_ID}, SUM(s._weight) AS _weight FROM ({parts}) s"
         f" GROUP BY s._side, s._place, s.{RECORD_ID}"
     )
     turn = "PARTITION BY r._side, r._place ORDER BY r._weight DESC NULLS LAST"
