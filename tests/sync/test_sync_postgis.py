@@ -5,6 +5,7 @@ import pytest
 import shapely
 from tests.sync.deliveries import D, Files, held
 from tests.sync.test_sync_postgresql_stories import PostgresKit
+from tests.sync.test_sync_spoilt_values import Postgres, check_found_and_mended
 
 from ploti.contract.digest import Digest, canonical_row, record_hash
 from ploti.sync.target import StepRefused
@@ -189,3 +190,15 @@ def test_spoilt_shapes_are_put_right(kit, url):
     done = check_repaired(PostgisKit(url, "other"), lambda name: query(url, f"UPDATE other.{name} SET units = 0"))
     assert done.moved.changed == 60
     assert done.after.dataset_id == A
+
+
+SPOILT_SHAPES = ("POINT EMPTY", "POINT(NaN 1)", "POINT(1e300 1)", "CURVEPOLYGON(CIRCULARSTRING(0 0, 9 9, 0 0))")
+
+
+class Kit(PostgisKit, Postgres):
+    pass
+
+
+def test_any_shape_that_a_user_can_write_is_found_and_mended(postgis_database):
+    spoilt = [("geometry", f"'SRID=4326;{shape}'") for shape in SPOILT_SHAPES]
+    check_found_and_mended(Kit(postgis_database), [*spoilt, ("geometry", "NULL", "full")], ZONES)

@@ -19,7 +19,7 @@ _TEXT: Final[dict[ColumnType, str]] = {
     "number": "CASE WHEN isfinite({0}) THEN ({0} + 0.0)::BIT::BIGINT::VARCHAR END",
     "boolean": "CASE WHEN {0} THEN '1' WHEN NOT {0} THEN '0' END",
     "date": "({} - DATE '1970-01-01')::VARCHAR",
-    "timestamp": "epoch_us({})::VARCHAR",
+    "timestamp": "CASE WHEN isfinite({0}) THEN epoch_us({0})::VARCHAR ELSE {0}::VARCHAR END",
     "geometry": "lower(hex({}))",
 }
 _WORDS: Final = ", ".join(f"sum(('0x' || substr(hash, {1 + 8 * at}, 8))::UBIGINT) % 4294967296" for at in range(4))

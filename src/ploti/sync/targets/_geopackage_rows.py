@@ -18,7 +18,7 @@ from ploti.contract.files import ENVELOPE, GEOMETRY, OP, RECORD_ID
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepRefused
 from ploti.sync.targets._geopackage_file import rows_of, run
-from ploti.sync.targets._geopackage_shape import FINE, KEY
+from ploti.sync.targets._geopackage_shape import FINE, KEY, bucket_of_id
 from ploti.sync.targets._geopackage_shapes import packed
 from ploti.sync.targets._parts import (
     ID_LIKE,
@@ -154,7 +154,7 @@ def merge(
     With `buckets` only the records of those. `compared` names the columns that count; all own ones unless given.
     """
     name = quoted(table)
-    within = "" if buckets is None else f"substr({_ID}, 5, 2) IN ({', '.join(map(literal, buckets))}) AND "
+    within = "" if buckets is None else f"{bucket_of_id()} IN ({', '.join(map(literal, buckets))}) AND "
     removed = run(db, f"DELETE FROM {name} WHERE {within}{_ID} NOT IN (SELECT {_ID} FROM {staging})")
     counted = [each for each in columns if each.name not in ENVELOPE and (compared is None or each.name in compared)]
     differs = " OR ".join(f"t.{quoted(each.column)} IS NOT s.{quoted(each.column)}" for each in counted) or "0"

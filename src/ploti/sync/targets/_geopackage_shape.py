@@ -51,6 +51,13 @@ def shape_of(db: sqlite3.Connection, table: str) -> Shape | None:
     return Shape(table, {name: type_.upper() for name, type_ in columns}, bool(keyed))
 
 
+def bucket_of_id() -> str:
+    """Give the bucket of a row's id as an SQL expression; nothing for what no record's id can be."""
+    name = quoted(RECORD_ID)
+    bucket = f"substr({name}, 5, 2)"
+    return f"CASE WHEN typeof({name}) = 'text' AND {bucket} NOT GLOB '*[^0-9a-zA-Z]*' THEN {bucket} ELSE '' END"
+
+
 def create_table(db: sqlite3.Connection, table: str, columns: Sequence[Stored], own: Mapping[str, str]) -> None:
     """Make a table; `own` are the columns that a user added, with their types."""
     body = [KEY_RULE]

@@ -78,12 +78,12 @@ def _bounds_of_wkb(wkb: bytes) -> Bounds:
 
 
 @lru_cache(maxsize=4)
-def bounds_of(blob: bytes | None) -> Bounds | None:
-    """Give the bounds of a GeoPackage blob, whoever wrote it; None for an empty or broken one.
+def bounds_of(blob: object) -> Bounds | None:
+    """Give the bounds of a GeoPackage blob, whoever wrote it; None for an empty or broken one, or what is none.
 
     The last ones are kept, as a spatial index asks for each edge of a shape in turn.
     """
-    if blob is None or len(blob) < 8 or blob[:3] != _MAGIC or blob[3] & _EMPTY_FLAG:
+    if not isinstance(blob, bytes) or len(blob) < 8 or blob[:3] != _MAGIC or blob[3] & _EMPTY_FLAG:
         return None
     kind = (blob[3] >> 1) & 7
     try:
@@ -96,9 +96,12 @@ def bounds_of(blob: bytes | None) -> Bounds | None:
 
 
 def wkb_of(blob: bytes) -> bytes:
-    """Give the WKB in a GeoPackage blob; the blob itself where it is none."""
-    kind = (blob[3] >> 1) & 7 if len(blob) >= 8 and blob[:3] == _MAGIC else 0
-    if blob[:3] != _MAGIC or kind >= len(_ENVELOPE_BYTES):
+    """Give the WKB in a GeoPackage blob; the blob itself where it is none, or in another reference system."""
+    if len(blob) < 8 or blob[:3] != _MAGIC:
+        return blob
+    kind = (blob[3] >> 1) & 7
+    (system,) = struct.unpack_from("<i" if blob[3] & 1 else ">i", blob, 4)
+    if kind >= len(_ENVELOPE_BYTES) or system != SRID:
         return blob
     return blob[8 + _ENVELOPE_BYTES[kind] :]
 
@@ -110,12 +113,12 @@ def register(db: sqlite3.Connection) -> None:
         db.create_function(name, 1, _bound(at), deterministic=True)
 
 
-def _is_empty(blob: bytes | None) -> int | None:
+def _is_empty(blob: object) -> int | None:
     return None if blob is None else int(bounds_of(blob) is None)
 
 
-def _bound(at: int) -> Callable[[bytes | None], float | None]:
-    def bound(blob: bytes | None) -> float | None:
+def _bound(at: int) -> Callable[[object], float | None]:
+    def bound(blob: object) -> float | None:
         bounds = bounds_of(blob)
         return None if bounds is None else bounds[at]
 

@@ -19,8 +19,8 @@ _TEXT: Final = {
     "integer": "{0}::text",
     "number": f"CASE WHEN {_FINITE} THEN ('x' || encode(float8send({{0}} + 0), 'hex'))::bit(64)::bigint::text END",
     "boolean": "CASE WHEN {0} THEN '1' WHEN NOT {0} THEN '0' END",
-    "date": "({0} - DATE '1970-01-01')::text",
-    "timestamp": "(extract(epoch FROM {0}) * 1000000)::bigint::text",
+    "date": "CASE WHEN isfinite({0}) THEN ({0} - DATE '1970-01-01')::text ELSE {0}::text END",
+    "timestamp": "trunc(extract(epoch FROM {0}) * 1000000)::text",
 }
 _WORDS: Final = ", ".join(
     f"(sum(('x' || encode(substr(hash, {1 + 4 * at}, 4), 'hex'))::bit(32)::bigint) % 4294967296)::bigint"
@@ -72,7 +72,12 @@ def _streamed(session: Session, table: str, columns: Sequence[Stored]) -> Digest
 
 
 def _canonical(column: Stored, text: str | None) -> str | None:
-    return canonical_json(text) if column.type == "json" and text is not None else text
+    if column.type != "json" or text is None:
+        return text
+    try:
+        return canonical_json(text)
+    except (ValueError, RecursionError):  # numbers too long and lists too deep for any feed, written by a user
+        return text
 
 
 def _row(texts: Mapping[str, str | None]) -> str:

@@ -206,9 +206,9 @@ def explained(table: str = "") -> Iterator[None]:
             raise StepRefused(f"a record is there more than once: {error.diag.message_detail}") from error
         raise StepBlocked(f"a rule of yours stands in the way: {_told(error)}") from error
     except (errors.DependentObjectsStillExist, errors.FeatureNotSupported) as error:
+        what = f" of a change of {table}" if table else ""
         raise StepBlocked(
-            f"something of yours stands in the way of a change of {table}: {_told(error)}: change or drop it, "
-            "then run sync again"
+            f"something of yours stands in the way{what}: {_told(error)}: change or drop it, then run sync again"
         ) from error
     except psycopg.Error as error:
         raise _meant(error) from error

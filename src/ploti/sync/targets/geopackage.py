@@ -136,7 +136,9 @@ class GeoPackageTarget(BooksInFile):
             ) as staging:
                 self.reach("sync.staged")
                 with self._transaction(step.db):
+                    layout.drop_index(step.db, step.table)
                     moved = rows.merge(step.db, step.table, staging, step.columns, compared=compared, buckets=buckets)
+                    step.index()
                     step.keep_history(begin=self.history)
                     self.reach("sync.rows_written")
                     _BOOKS.update_dataset(step.db, delivery.dataset_id, {"rows": moved.rows})
@@ -281,6 +283,10 @@ class _Step:
         """Give a table that was filled its key, its listing, its spatial index and its extent."""
         shapes.key_rows(self.db, self.table)
         self.list()
+        self.index()
+
+    def index(self) -> None:
+        """Make the spatial index of a table that has none, where it has shapes, and tell its extent."""
         if kind_of_shapes(self.columns) is not None:
             layout.make_index(self.db, self.table, KEY)
             layout.set_extent(self.db, self.table)
