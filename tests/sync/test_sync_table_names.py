@@ -12,7 +12,7 @@ from ploti.sync.loop import repair, sync, verify
 from ploti.sync.target import TargetUnusable
 from ploti.sync.targets import open_target
 from ploti.testing.feed import SUBSCRIPTION, Feed
-from ploti.testing.stories import PERMITS, A, permits
+from ploti.testing.stories import PERMITS, ZONES, A, B, permits, zones
 
 SCHEME = "county_{dataset}_now"
 TABLE = f"county_{A}_now"
@@ -68,6 +68,27 @@ def test_tables_are_named_by_the_scheme_which_a_target_keeps(place):
                 db.execute(f"DELETE FROM {TABLE} WHERE units = 4")
             assert [each.moved.added for each in repair(client, open_target(address))] == [1]
     assert numbers(connect) == [3, 4, 5]
+
+
+BESIDE = ("_geo", "_history", "_record_id", "_pkey", "_geometry_idx", "_geo_", "_history__")
+
+
+def test_a_dataset_may_be_called_as_what_a_target_makes_beside_the_table_of_another(place):
+    address, connect = place
+    feed = Feed()
+    feed.add(B, ZONES, zones(1, 2))
+    for end in BESIDE:
+        feed.add(f"{B}{end}", PERMITS, permits(1))
+    assert not follow(feed, address, history=True).behind
+    for end in BESIDE:
+        feed.update(f"{B}{end}", put=permits(3))
+    feed.reload(B, zones(3, 4), "previous_unavailable")
+    assert not follow(feed, address, history=True).behind
+    for end in BESIDE:
+        assert numbers(connect, f"{B}{end}_") == [1, 3]
+        assert numbers(connect, f"{B}{end}__history") == [1, 3]
+    with client_of(feed) as client:
+        assert [each.equal for each in verify(client, open_target(address))] == [True] * (1 + len(BESIDE))
 
 
 def test_a_history_and_the_books_go_by_the_name(tmp_path):

@@ -49,6 +49,8 @@ class Progress:
 _DATASET: Final = "{dataset}"
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9_]{0,30})?\{dataset\}[a-z0-9_]{0,30}")
 _NAMES_TAKEN: Final = ("sqlite_", "gpkg_", "rtree_")
+_BESIDE: Final = re.compile(r"_(geo|history|record_id|pkey|geometry_idx)_*$")
+"""How names of views, tables and indexes end that targets make beside a dataset's table."""
 
 
 class SyncError(PlotiError):
@@ -275,8 +277,9 @@ class TableNames:
     scheme: str = _DATASET
 
     def of(self, dataset_id: str) -> str:
-        """Name a dataset's table."""
-        return self.scheme.replace(_DATASET, dataset_id)
+        """Name a dataset's table; one more `_` keeps it apart from what lies beside another's, such as its history."""
+        name = self.scheme.replace(_DATASET, dataset_id)
+        return f"{name}_" if _BESIDE.search(name) else name
 
     @classmethod
     def kept(cls, stored: str | None, asked: str | None) -> "TableNames":
