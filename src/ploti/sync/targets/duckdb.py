@@ -8,9 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, ClassVar, Final
-from urllib.parse import unquote, urlsplit
 
 import duckdb
 
@@ -45,6 +43,7 @@ from ploti.sync.targets._duckdb_rows import (
 from ploti.sync.targets._duckdb_shape import shape_of
 from ploti.sync.targets._history import History, Past, counted
 from ploti.sync.targets._parts import lost_ids
+from ploti.sync.targets._paths import path_in
 
 _BOOKS: Final = Books(
     find="SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name IN (?, ?)",
@@ -56,12 +55,9 @@ _CANNOT_WRITE: Final = ("No space left on device", "Could not write", "Could not
 
 def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
     """Give the target of `duckdb:///file`; one slash more makes the path absolute."""
-    parts = urlsplit(url)
-    if parts.netloc or parts.query or len(parts.path) < 2:
-        raise TargetUnusable(
-            f"{url!r} names no file. Write duckdb:///records.duckdb, or duckdb:////data/records.duckdb"
-        )
-    return DuckTarget(DuckFile(Path(unquote(parts.path[1:])), say), reach, history=history, table_name=table_name)
+    return DuckTarget(
+        DuckFile(path_in(url, "file", "records.duckdb"), say), reach, history=history, table_name=table_name
+    )
 
 
 @dataclass(frozen=True)

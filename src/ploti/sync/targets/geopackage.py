@@ -9,9 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import ClassVar, Final
-from urllib.parse import unquote, urlsplit
 
 from ploti.contract.digest import Digest
 from ploti.contract.files import GEOMETRY
@@ -42,6 +40,7 @@ from ploti.sync.targets._geopackage_file import GeoPackageFile, rows_of
 from ploti.sync.targets._geopackage_history import LayerHistory
 from ploti.sync.targets._geopackage_shape import KEY, KEY_RULE, columns_of, kind_of_shapes, shape_of
 from ploti.sync.targets._parts import lost_ids, quoted, reading
+from ploti.sync.targets._paths import path_in
 from ploti.sync.targets._stored import MARKS, Shape, Staged, Stored, backfill_columns, count_marks
 
 _OLDEST_SQLITE: Final = (3, 35)
@@ -62,12 +61,9 @@ _BOOKS: Final = Books(
 
 def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
     """Give the target of `sqlite:///file`; one slash more makes the path absolute."""
-    parts = urlsplit(url)
-    if parts.netloc or parts.query or len(parts.path) < 2:
-        raise TargetUnusable(f"{url!r} names no file. Write sqlite:///records.gpkg, or sqlite:////data/records.gpkg")
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise TargetUnusable(f"Python has SQLite {sqlite3.sqlite_version} here, which is too old: use 3.35 or newer.")
-    file = GeoPackageFile(Path(unquote(parts.path[1:])), say)
+    file = GeoPackageFile(path_in(url, "file", "records.gpkg"), say)
     return GeoPackageTarget(file, reach, history=history, table_name=table_name)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import duckdb
 
@@ -31,7 +30,6 @@ from ploti.sync.target import (
     TableSpoilt,
     Target,
     TargetState,
-    TargetUnusable,
     check_columns,
     check_whole,
     reach_nothing,
@@ -42,6 +40,7 @@ from ploti.sync.targets._folder_history import PartsHistory
 from ploti.sync.targets._folder_parts import SMALL_ROWS, Rewriting, differing, stored_types, take_snapshot, types_of
 from ploti.sync.targets._folder_views import Shown, write_views
 from ploti.sync.targets._parts import parts_source, quoted, reading
+from ploti.sync.targets._paths import path_in
 from ploti.sync.targets._run_lock import run_lock
 
 _MEMORY: Final = "512MB"
@@ -50,10 +49,7 @@ _MEMORY: Final = "512MB"
 def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
     """Give the target of `parquet:///folder`; one slash more makes the path absolute."""
     del say
-    parts = urlsplit(url)
-    if parts.netloc or parts.query or len(parts.path) < 2:
-        raise TargetUnusable(f"{url!r} names no folder. Write parquet:///records, or parquet:////data/records")
-    return ParquetTarget(Folder(Path(unquote(parts.path[1:]))), reach, history=history, table_name=table_name)
+    return ParquetTarget(Folder(path_in(url, "folder", "records")), reach, history=history, table_name=table_name)
 
 
 @dataclass(frozen=True)
