@@ -409,8 +409,46 @@ def test_a_record_is_named_by_its_key_and_comes_whole(clocked):
     since = datetime(2026, 10, 2, tzinfo=UTC)
     with ploti.Client(**clocked.api.client_options) as client, changes_since(client, SUBSCRIPTION, since) as changes:
         first, second = changes
-    assert (first.label, second.label, second.record) == ("P-1 1", record_id(2), None)
+    assert (first.label, second.label) == ("P-1 1", "P-2 2")
     assert first.record == TEXT | {"value": 0.0}
+
+
+def test_a_removed_record_is_told_with_what_it_held_last(clocked):
+    """Page 001: a delete row has only envelope columns, so the rest comes from the version before."""
+    clocked.add(A, COLUMNS, rows(1, 2, 3))
+    clocked.pass_days(1)
+    clocked.update(A, drop=[record_id(1)])
+    clocked.update(A, put={record_id(1): row(1, units=7), record_id(2): row(2, units=8)}, drop=[record_id(3)])
+    clocked.update(A, drop=[record_id(1), record_id(2)], columns=COLUMNS | {"late": "string"}, fill=lambda _: {})
+    clocked.reload(A, rows(4), "previous_unavailable")
+    clocked.reload(A, rows(5), "previous_unavailable")
+    clocked.update(A, drop=[record_id(5)])
+    since = datetime(2026, 10, 2, tzinfo=UTC)
+    asked = len(clocked.api.requests)
+    with ploti.Client(**clocked.api.client_options) as client, changes_since(client, SUBSCRIPTION, since) as changes:
+        removed = [each for each in changes if each.change == "removed"]
+    last = [(each.version["version"], each.record["number"], each.record["units"]) for each in removed]
+    assert last == [(2, "P-1", 1), (3, "P-3", 3), (4, "P-1", 7), (4, "P-2", 8), (6, "P-4", 4), (7, "P-5", 5)]
+    assert removed[0].record == TEXT
+    assert removed[2].record == TEXT | {"units": 7, "late": None}
+    read = [request.path.split("/")[3] for request in clocked.api.requests[asked:] if "/snapshot/" in request.path]
+    assert read == ["1", "4", "5", "6"], "one snapshot serves a chain of changes"
+
+
+@pytest.mark.parametrize("how", ["pruned", "not asked for"])
+def test_a_removed_record_is_named_by_its_id_where_the_version_before_is_not_read(clocked, how):
+    clocked.add(A, COLUMNS, rows(1, 2))
+    clocked.pass_days(1)
+    clocked.update(A, put={record_id(2): row(2, units=8)}, drop=[record_id(1)])
+    if how == "pruned":
+        clocked.api.keep(A, 1, "pruned")
+    since = datetime(2026, 10, 2, tzinfo=UTC)
+    with ploti.Client(**clocked.api.client_options) as client:
+        opened = changes_since(client, SUBSCRIPTION, since, last=how == "pruned")
+        with opened as changes:
+            removed, kept = changes
+    assert (removed.label, removed.record, kept.record["units"]) == (record_id(1), None, 8)
+    assert not [request for request in clocked.api.requests if "/snapshot/" in request.path]
 
 
 NOW = datetime(2026, 10, 18, 12, tzinfo=UTC)

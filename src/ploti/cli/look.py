@@ -16,6 +16,7 @@ from ploti.cli.show import (
     Names,
     Raw,
     cell,
+    counted,
     moment,
     present,
     show_csv,
@@ -24,9 +25,10 @@ from ploti.cli.show import (
     split_names,
 )
 from ploti.contract.files import ENVELOPE, RECORD_ID
-from ploti.look.changed import Changed, changes_since, since_when
+from ploti.look.changed import Changed, changes_since, key_values, since_when
 from ploti.look.diff import Columns, Compared, Difference, Pair, diff
 from ploti.look.rows import FirstRows, Format, export, head
+from ploti.look.view import Record
 
 SHOWN: Final = 100
 """Records that people are shown unless they ask for more."""
@@ -114,7 +116,7 @@ def export_to(
         "format": done.format,
         "rows": done.rows,
     }
-    told = f"Wrote {cell(done.rows)} rows of {dataset}, version {done.version}, to {done.path}."
+    told = f"Wrote {counted(done.rows, 'row')} of {dataset}, version {done.version}, to {done.path}."
     present(answer, json, lambda _: print(told))
 
 
@@ -200,15 +202,19 @@ def _show_diff(found: Compared) -> None:
 
 def _shown_difference(each: Difference, keys: Sequence[str]) -> Iterator[tuple[object, ...]]:
     """Give a line for each value that changed, one line for a record that came or went."""
-    side = "old" if each.change == "removed" else "new"
-    known = each.record or {name: pair.old for name, pair in each.values.items()}
-    label = _short(" ".join(str(known[name]) for name in keys if known.get(name) is not None) or each.record_id)
+    label = _short(key_values(each.record, keys) or each.record_id)
     if each.change == "changed":
         for name, pair in each.values.items():
             yield label, each.change, name, _short(pair.old), _short(pair.new)
         return
-    whole = _short(", ".join(str(getattr(pair, side)) for pair in each.values.values()))
-    yield (label, each.change, None, *((whole, None) if side == "old" else (None, whole)))
+    whole = _whole_record(each.record)
+    yield (label, each.change, None, *((whole, None) if each.change == "removed" else (None, whole)))
+
+
+def _whole_record(record: Record, without: Sequence[str] = ()) -> object:
+    """Tell what a record holds in one cell."""
+    told = (str(value) for name, value in record.items() if value is not None and name not in without)
+    return _short(", ".join(told))
 
 
 def show_changes(
@@ -218,6 +224,7 @@ def show_changes(
     since: str,
     place: str | None = None,
     topic: str | None = None,
+    ids_only: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     limit: Limit = None,
     out: Output = TABLE,
 ) -> None:
@@ -233,11 +240,15 @@ def show_changes(
         Only datasets in this place.
     topic
         Only datasets of this topic.
+    ids_only
+        Name removed records by their ids alone, which saves reading a snapshot of each dataset that lost some.
     """
     start = since_when(since, datetime.now(UTC))
     with connect() as client, watching(not out.for_people) as progress:
         progress.began(subscription, "changes", 0)
-        opened = changes_since(client, subscription, start, place=place, topic=topic, progress=progress.moved)
+        opened = changes_since(
+            client, subscription, start, place=place, topic=topic, last=not ids_only, progress=progress.moved
+        )
         with opened as changes:
             if out.csv:
                 show_csv(_CHANGE_COLUMNS, map(_change_row, islice(changes, limit)), out.raw)
@@ -362,7 +373,11 @@ def _whole(summed: dict[str, Any]) -> str | None:
 
 
 def _shown_change(each: Changed) -> tuple[object, ...]:
-    what = list(each.columns) if each.rows is None else f"{cell(each.rows)} rows"
+    what: object = list(each.columns)
+    if each.rows is not None:
+        what = counted(each.rows, "row")
+    elif each.record is not None and each.change != "changed":
+        what = _whole_record(each.record, each.dataset["keyColumns"])
     released, change = moment(each.version["publishedAt"]), each.change.replace("_", " ")
     return released, each.dataset["id"], change, _short(each.label), what
 

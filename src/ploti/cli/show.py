@@ -183,6 +183,11 @@ def local_time(wire: str | None) -> str | None:
     return None if wire is None else datetime.fromisoformat(wire).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
+def counted(count: int, what: str) -> str:
+    """Write how many there are of something, like `1 row` and `1,204 rows`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def byte_size(count: int) -> str:
     """Write a number of bytes, like `1.8 MB`."""
     size, unit = float(count), "B"

@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 import ploti
 from ploti.cli.attachments import attachments_line, attachments_wire
 from ploti.cli.progress import watching
-from ploti.cli.show import AsJson, cell, local_time, present, show_table
+from ploti.cli.show import AsJson, cell, counted, local_time, present, show_table
 from ploti.sync.target import DatasetStatus, Say, Target, say_nothing
 from ploti.sync.targets import open_target
 
@@ -319,7 +319,7 @@ def _number(version: int | None) -> str | None:
 
 def _moved(each: dict[str, Any]) -> str:
     how = "loaded" if each["fromVersion"] is None else "reloaded"
-    return f"{how}, {cell(each['rows'])} rows" if each["reloaded"] else _counts(each)
+    return f"{how}, {counted(each['rows'], 'row')}" if each["reloaded"] else _counts(each)
 
 
 def _counts(each: dict[str, Any]) -> str:

@@ -3,18 +3,19 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final, Literal
 
 from ploti._client import Client
 from ploti._download import ignore_bytes
-from ploti.contract.files import CHANGE, CHANGED_COLUMNS, RECORD_ID, RESERVED_PREFIX
+from ploti.contract.files import CHANGE, CHANGED_COLUMNS, RECORD_ID, RESERVED_PREFIX, VERSION
 from ploti.contract.resources import Dataset, Version
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.errors import FixRequest, Reload
 from ploti.look.diff import Diff
-from ploti.look.view import Look, Record, looking, quoted, readable
+from ploti.look.view import Look, Record, as_text, looking, quoted, readable
 
 _AGO: Final = re.compile(r"([0-9]{1,5})\s*(m|h|d|w)")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -22,6 +23,8 @@ _TYPES: Final[dict[str, ColumnType]] = {
     stored.duckdb: type_ for type_, stored in STORAGE_TYPES.items() if type_ in {"geometry", "date", "timestamp"}
 }
 """Stored types whose values are not shown as they are."""
+_ID: Final = quoted(RECORD_ID)
+_LAST: Final = f"FROM before QUALIFY row_number() OVER (PARTITION BY {_ID} ORDER BY {quoted(VERSION)} DESC) = 1"
 
 Kind = Literal["added", "changed", "removed", "first", "reloaded", "ids_replaced"]
 
@@ -30,8 +33,8 @@ Kind = Literal["added", "changed", "removed", "first", "reloaded", "ids_replaced
 class Changed:
     """One record that a version changed, or what it did to many: `first`, `reloaded` and `ids_replaced`.
 
-    `record` has the values as of the version, None for a removed one; `rows` counts what `first` and `reloaded` hold,
-    and the records that go on under another id.
+    `record` has the values as of the version, those that it had last for a removed one, None where these cannot be
+    had; `rows` counts what `first` and `reloaded` hold, and the records that go on under another id.
     """
 
     dataset: Dataset
@@ -46,9 +49,12 @@ class Changed:
     @property
     def label(self) -> str | None:
         """Name the record for people: its key's values, else its id."""
-        keys = [self.record.get(name) for name in self.dataset["keyColumns"]] if self.record else []
-        told = " ".join(str(value) for value in keys if value is not None)
-        return told or self.record_id
+        return key_values(self.record or {}, self.dataset["keyColumns"]) or self.record_id
+
+
+def key_values(record: Record, keys: Sequence[str]) -> str:
+    """Give the values of a record's key for people; empty where it has none."""
+    return " ".join(str(record[name]) for name in keys if record.get(name) is not None)
 
 
 @contextmanager
@@ -59,14 +65,17 @@ def changes_since(
     *,
     place: str | None = None,
     topic: str | None = None,
+    last: bool = True,
     progress: Callable[[int], object] = ignore_bytes,
 ) -> Iterator[Iterator[Changed]]:
     """Open the changes of all versions released since a moment, in the order of their release.
 
-    A version that is to be reloaded is compared with the one before it while that is kept.
+    A version that is to be reloaded is compared with the one before it while that is kept. Changes files have only the
+    ids of removed records: with `last`, what these held is looked up, which costs a snapshot of each dataset that lost
+    some.
     """
     with looking(client, progress) as look:
-        yield _changes(look, _released(client, subscription, since, place, topic))
+        yield _changes(look, _released(client, subscription, since, place, topic), last)
 
 
 def since_when(text: str, now: datetime) -> datetime:
@@ -95,17 +104,44 @@ def _released(
     return sorted(found, key=lambda each: (each[1]["publishedAt"], each[0]["id"], each[1]["version"]))
 
 
-def _changes(look: Look, released: Sequence[tuple[Dataset, Version]]) -> Iterator[Changed]:
+def _changes(look: Look, released: Sequence[tuple[Dataset, Version]], last: bool) -> Iterator[Changed]:
+    before: dict[str, _Before] = {}
     for dataset, version in released:
         if version["previousVersion"] is None:
             yield Changed(dataset, version, "first", rows=version["rowCount"])
         elif version["resyncRequired"]:
+            before.pop(dataset["id"], None)
             yield from _compared(look, dataset, version, version["previousVersion"])
         else:
-            yield from _listed(look, dataset, version)
+            yield from _listed(look, dataset, version, before.setdefault(dataset["id"], _Before()) if last else None)
 
 
-def _listed(look: Look, dataset: Dataset, version: Version) -> Iterator[Changed]:
+@dataclass
+class _Before:
+    """Files that have every record of a dataset as it was last: a snapshot, and the changes of versions since."""
+
+    paths: list[Path] = field(default_factory=list)
+
+    def ready(self, look: Look, dataset: str, version: Version) -> bool:
+        """Make the view `before` where a version removes records; False where it does not, or the files are gone."""
+        previous, counts = version["previousVersion"], version["counts"]
+        if previous is None or counts is None or not counts["removed"]:
+            return False
+        if not self.paths:
+            try:
+                self.paths += look.parts(dataset, previous)
+            except Reload:
+                return False
+        look.view("before", self.paths)
+        return bool(self.paths)
+
+    def go_on(self, paths: Sequence[Path]) -> None:
+        """Take a version's changes along, where a snapshot to build on is there."""
+        if self.paths:
+            self.paths += paths
+
+
+def _listed(look: Look, dataset: Dataset, version: Version, before: "_Before | None") -> Iterator[Changed]:
     """Read a version's changes files."""
     try:
         paths = look.parts(dataset["id"], version["version"], "changes")
@@ -115,12 +151,33 @@ def _listed(look: Look, dataset: Dataset, version: Version) -> Iterator[Changed]
     if not paths:
         return
     look.view("changes", paths)
-    stored = {name: kind for name, kind, *_ in look.db.execute("DESCRIBE changes").fetchall()}
-    own = {name: _TYPES.get(kind, "string") for name, kind in stored.items() if not name.startswith(RESERVED_PREFIX)}
-    told = ", ".join(quoted(name) for name in (RECORD_ID, CHANGE, CHANGED_COLUMNS))
-    for row in look.records(f"SELECT {told}{', ' if own else ''}{readable(own)} FROM changes"):
-        record = None if row[CHANGE] == "removed" else {name: row[name] for name in own}
+    told = ", ".join(f"c.{quoted(name)}" for name in (RECORD_ID, CHANGE, CHANGED_COLUMNS))
+    own = _own(look, "changes")
+    values, source = readable(own, "c."), "changes c"
+    known = before is not None and before.ready(look, dataset["id"], version)
+    if known:
+        held = _own(look, "before")
+        values = ", ".join(_either(name, type_, name in held) for name, type_ in own.items())
+        source += f" LEFT JOIN ({_LAST}) b ON b.{_ID} = c.{_ID}"
+    for row in look.records(f"SELECT {told}{', ' if own else ''}{values} FROM {source} ORDER BY c.{_ID}"):
+        is_known = known or row[CHANGE] != "removed"
+        record = {name: row[name] for name in own} if is_known else None
         yield Changed(dataset, version, row[CHANGE], row[RECORD_ID], None, row[CHANGED_COLUMNS] or (), record)
+    if before is not None:
+        before.go_on(paths)
+
+
+def _own(look: Look, view: str) -> dict[str, ColumnType]:
+    """Give the own columns of files with their types."""
+    stored = {name: kind for name, kind, *_ in look.db.execute(f"DESCRIBE {view}").fetchall()}
+    return {name: _TYPES.get(kind, "string") for name, kind in stored.items() if not name.startswith(RESERVED_PREFIX)}
+
+
+def _either(name: str, type_: ColumnType, is_held: bool) -> str:
+    """Select a value of a record as it is, or as it was before it was removed."""
+    was = as_text(f"b.{quoted(name)}", type_) if is_held else "NULL"
+    now = as_text(f"c.{quoted(name)}", type_)
+    return f"CASE WHEN c.{quoted(CHANGE)} = 'removed' THEN {was} ELSE {now} END AS {quoted(name)}"
 
 
 def _compared(look: Look, dataset: Dataset, version: Version, previous: int) -> Iterator[Changed]:

@@ -32,14 +32,14 @@ class Difference:
     """One record that differs; `values` has the columns that do, all that hold something for an added or removed one.
 
     `previous_id` is the id that it had before, where ids were replaced between the two versions; `record` is the whole
-    record as it is now, None for a removed one.
+    record as it is now, or was before it was removed.
     """
 
     record_id: str
     previous_id: str | None
     change: Literal["added", "changed", "removed"]
     values: Mapping[str, Pair]
-    record: Record | None
+    record: Record
 
 
 @dataclass(frozen=True)
@@ -178,11 +178,9 @@ class Diff:
         narrowed = "" if limit is None else f" LIMIT {limit}"
         for row in self._look.records(f"{self._query()} ORDER BY id{narrowed}"):
             values = dict(self._values(row))
-            names = list({**own_columns(self._before), **own_columns(self._after)})
-            record = {name: row[f"n{at}"] for at, name in enumerate(names) if f"n{at}" in row}
-            yield Difference(
-                row["id"], row["was"], row["change"], values, None if row["change"] == "removed" else record
-            )
+            names, side = {**own_columns(self._before), **own_columns(self._after)}, "on"[row["change"] != "removed"]
+            record = {name: row[f"{side}{at}"] for at, name in enumerate(names) if f"{side}{at}" in row}
+            yield Difference(row["id"], row["was"], row["change"], values, record)
 
     def _values(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Pair]]:
         before, after = own_columns(self._before), own_columns(self._after)
