@@ -5,6 +5,7 @@ Named step for `reach`: sync.repaired, after a table was put right and before it
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ploti._client import Client
 from ploti.contract.digest import Digest
@@ -24,6 +25,11 @@ from ploti.sync.target import (
     Target,
     TargetState,
     reach_nothing,
+)
+
+_UNDONE: Final = (
+    "rows that were put right are wrong again: look for triggers or rules of yours on the table, then run "
+    "`ploti sync repair` again"
 )
 
 
@@ -144,7 +150,8 @@ class _Check:
                 raise
             return Repaired(before, replace(before, problem=str(problem)))
         self.fetching.reach("sync.repaired")
-        return Repaired(before, self.verified(), moved)
+        after = self.verified()
+        return Repaired(before, replace(after, problem=_UNDONE) if after.buckets else after, moved)
 
     def _mend(self, delivery: Delivery, before: Verified) -> Moved:
         """Put the rows of the differing buckets right, or load the version again where more than rows is wrong."""

@@ -14,6 +14,7 @@ from ploti.contract.files import CHANGE, ENVELOPE, OP, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepRefused, check_whole
+from ploti.sync.targets._checks import check_applied, check_place, check_snapshot
 from ploti.sync.targets._duckdb_file import literal, quoted
 from ploti.sync.targets._duckdb_shape import bring_shape, rebuild_shape, shape_of
 from ploti.sync.targets._parts import ID_LIKE, PAIR, no_column
@@ -32,6 +33,7 @@ def replace_rows(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Schem
     table, columns = delivery.table, wanted_columns(delivery.schema)
     _check_file_columns(db, delivery.snapshot, columns)
     shape = shape_of(db, table)
+    check_place(shape, made=known is not None)
     indexes: Sequence[str] = ()
     if shape is not None and known is not None and not shape.widens_to(columns, wanted_columns(known)):
         indexes = rebuild_shape(db, delivery.schema, shape, columns, wanted_columns(known))
@@ -43,8 +45,7 @@ def replace_rows(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Schem
     for index in indexes:
         db.execute(index)
     rows = _count(db, table)
-    if rows != delivery.row_count:
-        raise StepRefused(f"the snapshot has {rows} rows where {delivery.row_count} are announced")
+    check_snapshot(rows, delivery)
     _check_ids(db, f"SELECT {quoted(RECORD_ID)} AS id FROM {quoted(table)}", rows, "snapshot")
     return Moved(rows)
 
@@ -54,6 +55,7 @@ def apply_changes(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Sche
     table, columns = delivery.table, wanted_columns(delivery.schema)
     shape = shape_of(db, table)
     delivered = wanted_columns(known)
+    check_place(shape, made=True)
     if shape is None or not shape.widens_to(columns, delivered) or not delivered.keys() <= shape.columns.keys():
         raise RowsDiffer("the table's columns are not those of the version before")
     bring_shape(db, table, delivery.schema, shape, columns, known=known)
@@ -65,8 +67,7 @@ def apply_changes(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Sche
         _fill(db, table, columns, delivery.backfill)
     _set_constants(db, table, columns, delivery.constants)
     rows = _count(db, table)
-    if rows != delivery.row_count:
-        raise RowsDiffer(f"after the changes the table has {rows} rows where {delivery.row_count} are announced")
+    check_applied(rows, delivery)
     return Moved(rows, *moved)
 
 
@@ -76,6 +77,7 @@ def mend_rows(
     """Make the records of these buckets those of the snapshot; rows that agree are not touched (D11.5)."""
     table, columns = delivery.table, wanted_columns(delivery.schema)
     shape = shape_of(db, table)
+    check_place(shape, made=True)
     stored = {name: STORAGE_TYPES[type_].duckdb for name, type_ in columns.items()}
     check_whole(table, None if shape is None else shape.columns, stored)
     _check_file_columns(db, delivery.snapshot, columns)

@@ -1,6 +1,6 @@
 """The shape of a dataset's table in DuckDB, and what users built on it (D11.3, D11.9)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +10,7 @@ from ploti.contract.files import GEOMETRY
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import StepBlocked, column_comment
+from ploti.sync.targets._checks import check_place
 from ploti.sync.targets._duckdb_file import first_line, literal, quoted
 
 _POINT: Final = "Point"
@@ -17,10 +18,14 @@ _POINT: Final = "Point"
 
 @dataclass(frozen=True)
 class Shape:
-    """A table as it is: its columns with DuckDB's types, in order; a user may have added some."""
+    """A table as it is: its columns with DuckDB's types, in order; a user may have added some.
+
+    `kind` is another word than `table` where something else has its name.
+    """
 
     table: str
     columns: Mapping[str, str]
+    kind: str = "table"
 
     def widens_to(self, wanted: Mapping[str, ColumnType], delivered: Mapping[str, ColumnType]) -> bool:
         """Tell whether adding columns is all that a new schema asks for; `delivered` are the columns sent before."""
@@ -33,13 +38,14 @@ def _stored(type_: ColumnType) -> str:
 
 
 def shape_of(db: duckdb.DuckDBPyConnection, table: str) -> Shape | None:
-    """Read the shape of a table; None where there is none."""
+    """Read the shape of a table, or of what has its name; None where nothing has."""
+    here = "database_name = current_database() AND schema_name = current_schema()"
     rows = db.execute(
-        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
-        "AND schema_name = current_schema() AND table_name = ? ORDER BY column_index",
+        f"SELECT column_name, data_type FROM duckdb_columns() WHERE {here} AND table_name = ? ORDER BY column_index",
         [table],
     ).fetchall()
-    return Shape(table, dict(rows)) if rows else None
+    view = db.execute(f"SELECT 1 FROM duckdb_views() WHERE {here} AND view_name = ?", [table]).fetchall()
+    return Shape(table, dict(rows), "view" if view else "table") if rows else None
 
 
 def bring_shape(
@@ -51,17 +57,15 @@ def bring_shape(
     *,
     known: Schema | None,
 ) -> None:
-    """Make the table, or add the columns that it lacks; raises StepBlocked for a table that sync did not make."""
+    """Make the table, or add the columns that it lacks."""
     if shape is None:
         _create(db, table, _kept(schema, columns))
-    elif known is None:
-        raise StepBlocked(f"a table {table} that sync did not make is there already: rename or drop it")
     else:
         for name, type_ in columns.items():
             if name not in shape.columns:
                 db.execute(f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {_stored(type_)}")
     if shape is None or known is None or schema["columns"] != known["columns"]:
-        _describe(db, table, schema)
+        _describe(db, table, schema, () if known is None else [each["name"] for each in known["columns"]])
 
 
 def rebuild_shape(
@@ -84,7 +88,7 @@ def rebuild_shape(
     own = {name: type_ for name, type_ in shape.columns.items() if name not in delivered and name not in columns}
     db.execute(f"DROP TABLE {quoted(table)}")
     _create(db, table, {**_kept(schema, columns), **own})
-    _describe(db, table, schema)
+    _describe(db, table, schema, delivered)
     for view in views:
         _probe(db, view, table)
     return [row[0] for row in indexes]
@@ -123,14 +127,15 @@ def _probe(db: duckdb.DuckDBPyConnection, view: str, table: str) -> None:
         ) from error
 
 
-def _describe(db: duckdb.DuckDBPyConnection, table: str, schema: Schema) -> None:
-    """Bring comments on columns and the view that gives shapes as GEOMETRY."""
+def _describe(db: duckdb.DuckDBPyConnection, table: str, schema: Schema, delivered: Collection[str]) -> None:
+    """Bring comments on columns and the view that gives shapes as GEOMETRY, made before where they were delivered."""
     for column in schema["columns"]:
         told = column_comment(column)
         db.execute(f"COMMENT ON COLUMN {quoted(table)}.{quoted(column['name'])} IS {literal(told) if told else 'NULL'}")
-    view = quoted(f"{table}_geo")
+    name, made = f"{table}_geo", GEOMETRY in delivered
     if any(column["name"] == GEOMETRY for column in schema["columns"]):
+        check_place(None if made else shape_of(db, name), made=False)
         shaped = f"SELECT * REPLACE (ST_GeomFromWKB({quoted(GEOMETRY)}) AS {quoted(GEOMETRY)})"
-        db.execute(f"CREATE OR REPLACE VIEW {view} AS {shaped} FROM {quoted(table)}")
-    else:
-        db.execute(f"DROP VIEW IF EXISTS {view}")
+        db.execute(f"CREATE OR REPLACE VIEW {quoted(name)} AS {shaped} FROM {quoted(table)}")
+    elif made:
+        db.execute(f"DROP VIEW IF EXISTS {quoted(name)}")

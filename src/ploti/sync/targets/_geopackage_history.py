@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from ploti.contract.files import GEOMETRY, RECORD_ID
+from ploti.contract.files import GEOMETRY
 from ploti.contract.resources import Schema
 from ploti.sync.targets import _geopackage_layout as layout
 from ploti.sync.targets._geopackage_file import rows_of
-from ploti.sync.targets._geopackage_shape import FINE, KEY, KEY_RULE, kind_of_shapes, shape_of
+from ploti.sync.targets._geopackage_shape import FINE, KEY, KEY_RULE, key_rows, kind_of_shapes, shape_of
 from ploti.sync.targets._history import Dialect, History, Past, check_own, counted, kept_apart
 from ploti.sync.targets._parts import quoted
 from ploti.sync.targets._stored import Stored
@@ -60,8 +60,7 @@ class LayerHistory:
             found = {name: sql for name, sql in found.items() if name != GEOMETRY}
         History(quoted(self.table), quoted(self.name), found, self.db.execute, _DIALECT).keep(columns, version, now)
         if found is None:
-            by_id = quoted(f"{self.name}_record_id")
-            self.db.execute(f"CREATE INDEX {by_id} ON {quoted(self.name)} ({quoted(RECORD_ID)})")
+            key_rows(self.db, self.name, "INDEX")
         self._list(now)
         if kind is not None and (found is None or found.get(GEOMETRY) != kind):
             layout.make_index(self.db, self.name, KEY)

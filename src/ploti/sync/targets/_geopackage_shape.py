@@ -38,17 +38,19 @@ def columns_of(schema: Schema, shape: Shape | None = None, fine: Collection[str]
 
 
 def shape_of(db: sqlite3.Connection, table: str) -> Shape | None:
-    """Read the shape of a table; None where there is none."""
-    columns = rows_of(db, "SELECT name, type FROM pragma_table_info(?)", (table,))
-    if not columns:
+    """Read the shape of a table, or of what has its name; None where nothing has."""
+    known = "SELECT type FROM sqlite_master WHERE lower(name) = lower(?) AND type <> 'trigger'"
+    kinds = rows_of(db, known, (table,))
+    if not kinds:
         return None
+    columns = rows_of(db, "SELECT name, type FROM pragma_table_info(?)", (table,))
     keyed = rows_of(
         db,
         'SELECT 1 FROM pragma_index_list(?) AS i WHERE i."unique" AND NOT i.partial '
         "AND (SELECT group_concat(name) FROM pragma_index_info(i.name)) = ?",
         (table, RECORD_ID),
     )
-    return Shape(table, {name: type_.upper() for name, type_ in columns}, bool(keyed))
+    return Shape(table, {name: type_.upper() for name, type_ in columns}, bool(keyed), kinds[0][0])
 
 
 def bucket_of_id() -> str:
@@ -84,9 +86,12 @@ def add_columns(db: sqlite3.Connection, shape: Shape, columns: Sequence[Stored],
             raise StepBlocked(f"{shape.table} has a column {each.column!r} of yours, and one of that name arrives")
 
 
-def key_rows(db: sqlite3.Connection, table: str) -> None:
-    """Make the unique index on the record id."""
-    db.execute(f"CREATE UNIQUE INDEX {quoted(f'{table}_record_id')} ON {quoted(table)} ({quoted(RECORD_ID)})")
+def key_rows(db: sqlite3.Connection, table: str, kind: str = "UNIQUE INDEX") -> None:
+    """Make the index on the record id, under another name where a table that was renamed has kept it."""
+    name = f"{table}_record_id"
+    while rows_of(db, "SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (name,)):
+        name += "_"
+    db.execute(f"CREATE {kind} {quoted(name)} ON {quoted(table)} ({quoted(RECORD_ID)})")
 
 
 def kind_of_shapes(columns: Sequence[Stored]) -> str | None:
@@ -103,7 +108,7 @@ def users_objects(db: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
         "ORDER BY type, name",
         (table,),
     )
-    return [(name, sql) for name, sql in found if not own.fullmatch(name) and name != f"{table}_record_id"]
+    return [(name, sql) for name, sql in found if not own.fullmatch(name) and name.rstrip("_") != f"{table}_record_id"]
 
 
 def bring_back(db: sqlite3.Connection, table: str, objects: Sequence[tuple[str, str]]) -> None:

@@ -12,6 +12,17 @@ from ploti.sync.targets._postgresql_session import Session, literal, quoted
 from ploti.sync.targets._stored import Shape, Stored, stored_columns
 
 _NAME_BYTES: Final = 63
+_KINDS: Final = {
+    "r": "table",
+    "p": "table",
+    "v": "view",
+    "m": "materialized view",
+    "f": "foreign table",
+    "S": "sequence",
+    "i": "index",
+    "c": "type",
+}
+"""What PostgreSQL's letters for what has a table's name mean."""
 _SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 
 
@@ -51,8 +62,10 @@ def columns_of(session: Session, schema: Schema, shape: Shape | None = None) -> 
 
 
 def shape_of(session: Session, table: str) -> Shape | None:
-    """Read the shape of a table; None where there is none."""
-    found = session.rows("SELECT c.oid FROM pg_class c WHERE c.oid = to_regclass(%s)", [session.table(table)])
+    """Read the shape of a table, or of what has its name; None where nothing has."""
+    found = session.rows(
+        "SELECT c.oid, c.relkind FROM pg_class c WHERE c.oid = to_regclass(%s)", [session.table(table)]
+    )
     if not found:
         return None
     rows = session.rows(
@@ -66,7 +79,7 @@ def shape_of(session: Session, table: str) -> Shape | None:
         "AND i.indnatts = 1 AND i.indpred IS NULL",
         [found[0][0], RECORD_ID],
     )
-    return Shape(table, dict(rows), bool(keyed))
+    return Shape(table, dict(rows), bool(keyed), _KINDS.get(found[0][1], "relation"))
 
 
 def make_table(session: Session, table: str, columns: Iterable[Stored], *, logged: bool) -> None:

@@ -33,11 +33,15 @@ MARKS: Final = (Stored(OP, "string", OP, "text"), Stored(CHANGE, "string", CHANG
 
 @dataclass(frozen=True)
 class Shape:
-    """A table as it is: its columns with the database's types, in order; a user may have added some."""
+    """A table as it is: its columns with the database's types, in order; a user may have added some.
+
+    `kind` is another word than `table` where something else has its name.
+    """
 
     table: str
     columns: Mapping[str, str]
     keyed: bool
+    kind: str = "table"
 
     def widens_to(self, wanted: Sequence[Stored], delivered: Collection[str]) -> bool:
         """Tell whether adding columns is all that a new schema asks for; `delivered` are the columns sent before."""

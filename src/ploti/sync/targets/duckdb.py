@@ -30,6 +30,7 @@ from ploti.sync.target import (
     reach_nothing,
 )
 from ploti.sync.targets._books import Books, BooksInFile
+from ploti.sync.targets._checks import check_place
 from ploti.sync.targets._duckdb_digest import digest_of
 from ploti.sync.targets._duckdb_file import DuckFile, first_line, quoted
 from ploti.sync.targets._duckdb_rows import (
@@ -143,6 +144,7 @@ class DuckTarget(BooksInFile):
             stored = {name: STORAGE_TYPES[type_].duckdb for name, type_ in wanted_columns(schema).items()}
             table = _BOOKS.names(db, None).of(dataset_id)
             shape = shape_of(db, table)
+            check_place(shape, made=True)
             check_whole(table, None if shape is None else shape.columns, stored)
             with _errors():
                 return digest_of(db, table, types)

@@ -22,7 +22,6 @@ from ploti.sync.target import (
     Reach,
     RowsDiffer,
     Say,
-    StepBlocked,
     StepRefused,
     TableSpoilt,
     Target,
@@ -35,6 +34,7 @@ from ploti.sync.targets import _geopackage_layout as layout
 from ploti.sync.targets import _geopackage_rows as rows
 from ploti.sync.targets import _geopackage_shape as shapes
 from ploti.sync.targets._books import DATASETS, Books, BooksInFile
+from ploti.sync.targets._checks import check_applied, check_loaded, check_place, check_snapshot
 from ploti.sync.targets._geopackage_digest import digest_of
 from ploti.sync.targets._geopackage_file import GeoPackageFile, rows_of
 from ploti.sync.targets._geopackage_history import LayerHistory
@@ -84,8 +84,6 @@ class GeoPackageTarget(BooksInFile):
         The first load fills a table that nobody sees before the end; later ones merge by difference (D11.3).
         """
         with self._step(delivery) as step:
-            if step.shape is not None and step.known is None:
-                raise StepBlocked(f"a table {step.table} that sync did not make is there already: rename or drop it")
             if step.shape is None:
                 with self._transaction(step.db):
                     step.rewrite_ids()
@@ -94,11 +92,12 @@ class GeoPackageTarget(BooksInFile):
                 return moved
             with rows.staged(step.db, step.reader, _STAGING, step.columns, delivery.snapshot) as staging:
                 self.reach("sync.staged")
-                _check_count(step, rows.count_rows(step.db, staging))
+                check_snapshot(rows.count_rows(step.db, staging), delivery)
                 step.keep_references(by_difference=step.stays(step.shape))
                 with self._transaction(step.db):
                     step.rewrite_ids()
                     moved = _reload(step, step.shape, staging)
+                    check_loaded(step.table, moved.rows, delivery)
                     self._write(step, held, moved, info)
         return moved
 
@@ -171,6 +170,7 @@ class GeoPackageTarget(BooksInFile):
             own = {each["name"] for each in schema["columns"]} - set(volatile)
             table = _BOOKS.names(db, None).of(dataset_id)
             shape = shape_of(db, table)
+            check_place(shape, made=True)
             columns = columns_of(schema, shape)
             check_whole(table, None if shape is None else shape.columns, {each.column: each.sql for each in columns})
             return digest_of(db, table, [each for each in columns if each.name in own])
@@ -197,6 +197,7 @@ class GeoPackageTarget(BooksInFile):
         with self._opened() as db, reading() as reader:
             table = _BOOKS.names(db, self.table_name).of(delivery.dataset_id)
             shape, known = shape_of(db, table), _BOOKS.read_schema(db, delivery.dataset_id)
+            check_place(shape, made=known is not None)
             fine = rows.fine_columns(reader, delivery, columns_of(delivery.schema))
             columns = columns_of(delivery.schema, shape, fine)
             before = () if known is None else columns_of(known, shape)
@@ -288,11 +289,6 @@ class _Step:
             layout.set_extent(self.db, self.table)
 
 
-def _check_count(step: _Step, found: int) -> None:
-    if found != step.delivery.row_count:
-        raise StepRefused(f"the snapshot has {found} rows where {step.delivery.row_count} are announced")
-
-
 def _first_load(step: _Step) -> Moved:
     """Make a table and fill it; its key and spatial index come last."""
     db, table = step.db, quoted(step.table)
@@ -301,7 +297,7 @@ def _first_load(step: _Step) -> Moved:
     try:
         rows.insert_parts(db, step.reader, table, step.columns, step.delivery.snapshot)
         found = rows.count_rows(db, table)
-        _check_count(step, found)
+        check_snapshot(found, step.delivery)
         step.finish()
     except sqlite3.IntegrityError as error:
         rows.check_ids(db, table, "snapshot")
@@ -354,7 +350,7 @@ def _staged_changes(step: _Step) -> Iterator[Staged]:
 
 def _apply(step: _Step, shape: Shape, staged: Staged) -> Moved:
     """Bring new columns, then changes, backfill and constants; raises RowsDiffer for another number of rows."""
-    db, announced = step.db, step.delivery.row_count
+    db = step.db
     step.widen(shape)
     if staged.changes is not None:
         rows.move(db, step.table, staged.changes, step.columns)
@@ -362,8 +358,7 @@ def _apply(step: _Step, shape: Shape, staged: Staged) -> Moved:
         rows.fill(db, step.table, staged.filling, staged.brought)
     rows.set_constants(db, step.table, step.columns, step.delivery.constants)
     found = rows.count_rows(db, quoted(step.table))
-    if found != announced:
-        raise RowsDiffer(f"after the changes the table has {found} rows where {announced} are announced")
+    check_applied(found, step.delivery)
     if staged.changes is not None and kind_of_shapes(step.columns) is not None:
         layout.widen_extent(db, step.table, staged.changes)
     return Moved(found, *staged.counts)

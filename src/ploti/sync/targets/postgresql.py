@@ -27,7 +27,6 @@ from ploti.sync.target import (
     Reach,
     RowsDiffer,
     Say,
-    StepBlocked,
     StepRefused,
     TableSpoilt,
     Target,
@@ -39,6 +38,7 @@ from ploti.sync.target import (
 )
 from ploti.sync.targets import _postgresql_rows as rows
 from ploti.sync.targets._books import Books
+from ploti.sync.targets._checks import check_applied, check_loaded, check_place, check_snapshot
 from ploti.sync.targets._duckdb_digest import digest_of_parts
 from ploti.sync.targets._history import History, Past, counted
 from ploti.sync.targets._parts import lost_ids, reading
@@ -116,12 +116,11 @@ class PostgresTarget:
         """
         told = {} if info is None else asdict(info)
         with self._step(delivery) as step:
-            if step.shape is not None and step.known is None:
-                raise StepBlocked(f"a table {step.table} that sync did not make is there already: rename or drop it")
             name, session = rows.staging_name(delivery.dataset_id), step.session
             with rows.staged(session, name, step.columns, delivery.snapshot, logged=step.shape is None) as staging:
+                check_snapshot(rows.count_rows(session, name), delivery)
                 if step.shape is None:
-                    moved = rows.finish_first(session, name, step.table, step.columns, delivery.row_count)
+                    rows.finish_first(session, name, step.table, step.columns)
                     describe(session, name, delivery.schema, step.columns)
                 session.run(f"ANALYZE {staging}")
                 self.reach("sync.staged")
@@ -131,7 +130,8 @@ class PostgresTarget:
                     if step.shape is None:
                         session.run(f"ALTER TABLE {staging} RENAME TO {quoted(step.table)}")
                     else:
-                        moved = _reload(step, step.shape, staging)
+                        _reload(step, step.shape, staging)
+                    moved = Moved(delivery.row_count)
                     self._keep_history(step)
                     self._write(step, held, moved, told)
         return moved
@@ -213,6 +213,7 @@ class PostgresTarget:
             table, left_out = fitted(books.names(session, None).of(dataset_id)), set(volatile)
             own = {each["name"] for each in schema["columns"]} - left_out
             shape = shape_of(session, table)
+            check_place(shape, made=True)
             columns = columns_of(session, schema, shape)
             check_whole(table, None if shape is None else shape.columns, {each.column: each.sql for each in columns})
             return digest_of(session, table, [each for each in columns if each.name in own])
@@ -246,6 +247,7 @@ class PostgresTarget:
                 self.reach("sync.opened")
                 shape = shape_of(session, table)
                 known = books.read_schema(session, delivery.dataset_id)
+                check_place(shape, made=known is not None)
                 columns = columns_of(session, delivery.schema, shape)
                 before = () if known is None else columns_of(session, known, shape)
                 delivered = frozenset(each.column for each in before)
@@ -301,15 +303,16 @@ class _Step:
             describe(self.session, self.table, self.delivery.schema, self.columns)
 
 
-def _reload(step: _Step, shape: Shape, staging: str) -> Moved:
+def _reload(step: _Step, shape: Shape, staging: str) -> None:
     """Bring an existing table to the staged snapshot: columns first, then rows by difference."""
     step.bring_shape(shape)
     change = rows.merge if shape.keyed else rows.replace_all
     moved = change(step.session, step.table, staging, step.columns)
     if moved.rows != step.delivery.row_count:
         rows.check_ids(step.session, staging, "snapshot")
-        raise StepRefused(f"the snapshot has {moved.rows} rows where {step.delivery.row_count} are announced")
-    return Moved(moved.rows)
+    check_loaded(step.table, moved.rows, step.delivery)
+    if not shape.keyed:
+        rows.add_key(step.session, step.table, step.table)
 
 
 @contextmanager
@@ -336,7 +339,7 @@ def _staged_changes(step: _Step) -> Iterator[Staged]:
 
 def _apply(step: _Step, shape: Shape, staged: Staged) -> Moved:
     """Bring new columns, then changes, backfill and constants; raises RowsDiffer for another number of rows."""
-    session, announced = step.session, step.delivery.row_count
+    session = step.session
     step.bring_shape(shape)
     if staged.changes is not None:
         rows.move(session, step.table, staged.changes, step.columns)
@@ -344,6 +347,5 @@ def _apply(step: _Step, shape: Shape, staged: Staged) -> Moved:
         rows.fill(session, step.table, staged.filling, staged.brought)
     rows.set_constants(session, step.table, step.columns, step.delivery.constants)
     found = rows.count_rows(session, step.table)
-    if found != announced:
-        raise RowsDiffer(f"after the changes the table has {found} rows where {announced} are announced")
+    check_applied(found, step.delivery)
     return Moved(found, *staged.counts)

@@ -1,0 +1,56 @@
+"""What targets that are databases check of a dataset's table, in the same words (D11.3)."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from ploti.contract.files import RECORD_ID
+from ploti.sync.target import Delivery, RowsDiffer, StepBlocked, StepRefused
+
+
+class Place(Protocol):
+    """What has a table's name."""
+
+    @property
+    def table(self) -> str:
+        """The name."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, such as a view."""
+
+    @property
+    def columns(self) -> Collection[str]:
+        """Its columns."""
+
+
+def check_place(found: Place | None, *, made: bool) -> None:
+    """Raise StepBlocked where what has a table's name is nothing that sync made: it is left as it is.
+
+    `made` tells whether sync made a table of that name before.
+    """
+    if found is not None and not (made and found.kind == "table" and RECORD_ID in found.columns):
+        article = "an" if found.kind[0] in "aeiou" else "a"
+        raise StepBlocked(
+            f"{article} {found.kind} {found.table} that sync did not make is there already: rename or drop it"
+        )
+
+
+def check_snapshot(found: int, delivery: Delivery) -> None:
+    """Raise StepRefused for a snapshot that has not as many rows as are announced."""
+    if found != delivery.row_count:
+        raise StepRefused(f"the snapshot has {found} rows where {delivery.row_count} are announced")
+
+
+def check_loaded(table: str, found: int, delivery: Delivery) -> None:
+    """Raise StepBlocked for a table that has not the rows of a whole snapshot that was brought into it."""
+    if found != delivery.row_count:
+        raise StepBlocked(
+            f"the table {table} has {found} rows where version {delivery.version} has {delivery.row_count}: "
+            "look for triggers or rules of yours on it, then run sync again"
+        )
+
+
+def check_applied(found: int, delivery: Delivery) -> None:
+    """Raise RowsDiffer for a table that has not the version's number of rows after its changes."""
+    if found != delivery.row_count:
+        raise RowsDiffer(f"after the changes the table has {found} rows where {delivery.row_count} are announced")
