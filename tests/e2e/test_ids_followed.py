@@ -131,7 +131,7 @@ def test_ids_that_late_readers_keep_are_what_their_records_carry_now(tmp_path, m
                 kept = dict(db.execute("SELECT k, record FROM orders").fetchall())
             assert kept == {"3": now["3"], "4": now["4"], "19": gone}
         (report,) = sync(client, subscription, folder, rewrite_ids=["orders.record"]).datasets
-        assert (report.held.version, report.held.state) == (1, "paused")
+        assert (report.held.version, report.held.state) == (1, "blocked")
         (report,) = sync(client, subscription, folder).datasets
         assert (report.held.version, report.held.state) == (4, "ok")
         found = diff(client, DATASET, 1, 4)

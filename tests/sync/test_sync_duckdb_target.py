@@ -295,7 +295,7 @@ def test_users_views_and_indexes_survive_a_reload(path, target, files):
     assert query(path, "SELECT index_name, is_unique FROM duckdb_indexes()") == [("by_name", True)]
 
 
-def test_a_users_unique_index_that_new_rows_break_pauses(path, target, files):
+def test_a_users_unique_index_that_new_rows_break_blocks(path, target, files):
     target.load(files.snapshot(1, rows_of(5)), held(1), None)
     query(path, "CREATE UNIQUE INDEX by_name ON ds_a(name)")
     with pytest.raises(StepBlocked, match="stands in the way"):
@@ -316,7 +316,7 @@ def test_views_and_indexes_survive_columns_that_go_and_change_type(path, target,
     assert query(path, "SELECT index_name FROM duckdb_indexes()") == [("by_name",)]
 
 
-def test_a_view_that_cannot_follow_pauses_and_is_named(path, target, files):
+def test_a_view_that_cannot_follow_blocks_and_is_named(path, target, files):
     target.load(files.snapshot(1, rows_of(5)), held(1), None)
     query(path, "CREATE VIEW of_value AS SELECT value FROM ds_a")
     with pytest.raises(StepBlocked, match='"of_value"'):

@@ -188,7 +188,7 @@ BUILT = [
 
 
 @pytest.mark.parametrize(("sql", "named"), [row[1:] for row in BUILT], ids=[row[0] for row in BUILT])
-def test_what_cannot_follow_pauses_and_is_named(path, target, files, sql, named):
+def test_what_cannot_follow_blocks_and_is_named(path, target, files, sql, named):
     target.load(files.snapshot(1, rows_of(5)), held(1), None)
     query(path, sql)
     with pytest.raises(StepBlocked, match=named):

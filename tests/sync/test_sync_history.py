@@ -175,13 +175,13 @@ def test_a_history_once_begun_goes_on_and_one_of_the_users_own_is_left_alone(kit
         check_past(feed, kit, A, [1, 2])
 
 
-def test_a_table_in_its_place_pauses(tmp_path):
+def test_a_table_in_its_place_blocks(tmp_path):
     kit, feed = Duck(tmp_path), Feed()
     feed.add(A, PERMITS, permits(1, 2))
     with duckdb.connect(str(kit.path)) as db:
         db.execute(f"CREATE TABLE {A}_history AS SELECT 1 AS x")
     report = sync_feed(feed, kit)
-    assert [each.held.state for each in report.datasets] == ["paused"]
+    assert [each.held.state for each in report.datasets] == ["blocked"]
     assert "rename or drop it" in report.datasets[0].held.reason
 
 

@@ -163,13 +163,13 @@ def test_rows_that_were_lost_are_noticed_and_loaded_anew(feed, path, target, cli
     assert all(each.equal for each in verify(client, target))
 
 
-def test_a_users_view_in_the_way_pauses_and_goes_on_once_it_is_gone(feed, path, target, client):
+def test_a_users_view_in_the_way_blocks_and_goes_on_once_it_is_gone(feed, path, target, client):
     sync(client, SUBSCRIPTION, target)
     with duckdb.connect(str(path)) as db:
         db.execute(f"CREATE VIEW worth AS SELECT value FROM {A}")
     feed.reload(A, {record_id(1): {"number": "P"}}, "schema_changed", columns={"number": "string"})
     (report,) = sync(client, SUBSCRIPTION, target, on_major="apply").datasets
-    assert report.held.state == "paused"
+    assert report.held.state == "blocked"
     assert "worth" in report.held.reason
     with duckdb.connect(str(path)) as db:
         db.execute("DROP VIEW worth")

@@ -339,9 +339,9 @@ EXIT_STATES = [
     ("refused, its removal is still to come", "leaving", "not delivered", False),
     ("no longer followed", "left", "unsubscribed", False),
     ("not brought up to date", "behind", "its files are being rebuilt", True),
-    ("blocked by a table of the user's", "paused", "a table ds_a that sync did not make is there already", True),
-    ("blocked by a view of the user's", "paused", "the view totals needs the column value", True),
-    ("paused for no told reason", "paused", None, True),
+    ("blocked by a table of the user's", "blocked", "a table ds_a that sync did not make is there already", True),
+    ("blocked by a view of the user's", "blocked", "the view totals needs the column value", True),
+    ("paused before a MAJOR change", "paused", None, False),
 ]
 
 

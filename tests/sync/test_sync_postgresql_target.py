@@ -336,7 +336,7 @@ IN_THE_WAY = [
 
 
 @pytest.mark.parametrize(("sql", "named"), [row[1:] for row in IN_THE_WAY], ids=[row[0] for row in IN_THE_WAY])
-def test_a_rule_of_the_users_that_new_rows_break_pauses_and_is_named(url, target, files, sql, named):
+def test_a_rule_of_the_users_that_new_rows_break_blocks_and_is_named(url, target, files, sql, named):
     target.load(files.snapshot(1, rows_of(1 if "UNIQUE" in sql else 5)), held(1), None)
     query(url, sql)
     before = query(url, "SELECT count(*) FROM ds_a")
@@ -351,7 +351,7 @@ RETYPED = {"name": "string", "value": "string"}
 
 
 @pytest.mark.parametrize("columns", [NARROWER, RETYPED], ids=["a column goes", "a column changes its type"])
-def test_a_view_that_cannot_follow_pauses_and_is_named(url, target, files, columns):
+def test_a_view_that_cannot_follow_blocks_and_is_named(url, target, files, columns):
     target.load(files.snapshot(1, rows_of(5)), held(1), None)
     query(url, "CREATE VIEW of_value AS SELECT value FROM ds_a")
     second = files.snapshot(2, [(1, dict.fromkeys(columns, "x"))], columns)
@@ -380,7 +380,7 @@ def test_a_table_of_the_same_name_that_sync_did_not_make_is_left_alone(url, targ
     assert query(url, "SELECT x FROM ds_a") == [(1,)]
 
 
-def test_a_column_of_the_users_with_the_name_of_one_that_arrives_pauses(url, target, files):
+def test_a_column_of_the_users_with_the_name_of_one_that_arrives_blocks(url, target, files):
     target.load(files.snapshot(1, rows_of(2)), held(1), None)
     query(url, "ALTER TABLE ds_a ADD COLUMN more integer")
     with pytest.raises(StepBlocked, match="'more' of yours"):

@@ -141,11 +141,11 @@ def test_resync_asks_for_ids_that_a_run_without_the_column_passed_over(kit, feed
     assert ordered(kit)[1] == record_id(101)
 
 
-def test_a_column_that_is_not_there_pauses_before_anything_moves(kit, feed, client):
+def test_a_column_that_is_not_there_blocks_before_anything_moves(kit, feed, client):
     sync(client, SUBSCRIPTION, kit.open(reach_nothing))
     move(feed, r1=2, r2=1)
     (report,) = sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"]).datasets
-    assert (report.held.state, report.held.version) == ("paused", 1)
+    assert (report.held.state, report.held.version) == ("blocked", 1)
     assert "no orders.permit to rewrite ids in" in report.held.reason
     sync(client, SUBSCRIPTION, kit.open(reach_nothing))
     check_rows(feed, kit, A, 2)
@@ -162,4 +162,4 @@ def test_a_folder_has_no_columns_to_rewrite(tmp_path, feed, client):
     sync(client, SUBSCRIPTION, kit.open(reach_nothing))
     move(feed, r1=2, r2=1)
     (report,) = sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"]).datasets
-    assert report.held.state == "paused"
+    assert report.held.state == "blocked"

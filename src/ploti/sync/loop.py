@@ -156,7 +156,7 @@ def resync(
 
 def _report(run: Run, cursor: str) -> SyncReport:
     for held in list(run.held.values()):
-        if held.state in {"behind", "paused"} and held.dataset_id not in run.reports:
+        if held.state in {"behind", "blocked", "paused"} and held.dataset_id not in run.reports:
             run.tell(held)
     return SyncReport(run.subscription_id, cursor, tuple(run.reports[name] for name in sorted(run.reports)))
 
@@ -177,7 +177,7 @@ def _retry(run: Run, cursor: str) -> None:
                 run.tell(replace(held, state="left", reason=NOT_CHOSEN))
         elif held.state == "left" and held.reason == NOT_CHOSEN:
             bring(run, replace(held, state="behind", reason=None), CatchUp(run))
-        elif held.state in {"behind", "paused", "leaving"} or (held.state == "ok" and run.rechooses(held)):
+        elif held.state in {"behind", "blocked", "paused", "leaving"} or (held.state == "ok" and run.rechooses(held)):
             bring(run, held, CatchUp(run))
     if run.unstored():
         _store(run, cursor)

@@ -145,7 +145,7 @@ def bring(run: Run, held: Held, choose: Choose, given: ManifestDataset | None = 
             if step is None:
                 return held
         except StepBlocked as blocked:
-            return run.tell(replace(held, state="paused", reason=str(blocked)))
+            return run.tell(replace(held, state="blocked", reason=str(blocked)))
         except (PlotiError, OSError) as trouble:
             if stops_all(trouble):
                 raise

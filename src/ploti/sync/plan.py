@@ -20,12 +20,10 @@ from ploti.contract.events import (
 )
 from ploti.contract.resources import CurrentVersion, Version
 
-State = Literal["ok", "paused", "behind", "waiting", "leaving", "left"]
-"""`waiting`: no released version yet; `leaving`: refused by the API, its `removed` event is still to come; `left`: no
-longer followed, rows stay."""
+State = Literal["ok", "paused", "blocked", "behind", "waiting", "leaving", "left"]
+"""`paused`: before a MAJOR schema change; `blocked`: by something of the user's own; `waiting`: no released version yet;
+`leaving`: refused by the API, its `removed` event is still to come; `left`: no longer followed, rows stay."""
 OnMajor = Literal["pause", "apply"]
-_FOLLOWS = "the table follows"
-"""What a pause before a MAJOR schema change says, and no other."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Held:
     @property
     def behind(self) -> bool:
         """Whether the rows are not where the user wants them: all but a pause before a MAJOR schema change (D11.4)."""
-        return self.state == "behind" or (self.state == "paused" and _FOLLOWS not in (self.reason or ""))
+        return self.state in {"behind", "blocked"}
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def _advance(held: Held, event: Event, through: int) -> Step:
 
 
 def _pause(held: Held, version: int, schema_version: str, through: int) -> Pause:
-    reason = f"version {version} has schema {schema_version}, {_FOLLOWS} {held.accepted_major}.x"
+    reason = f"version {version} has schema {schema_version}, the table follows {held.accepted_major}.x"
     return Pause(held.dataset_id, reason, through)
 
 

@@ -85,7 +85,7 @@ class StepRefused(SyncError):
 
 
 class StepBlocked(StepRefused):
-    """Something of the user's own, named in the message, stands in the way; the dataset pauses (D11.3)."""
+    """Something of the user's own, named in the message, stands in the way; the dataset is blocked (D11.3)."""
 
     code = "step_blocked"
 

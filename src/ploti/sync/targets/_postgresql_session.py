@@ -196,7 +196,7 @@ def _named(found: Sequence[tuple[Any, ...]]) -> str:
 def explained(table: str = "") -> Iterator[None]:
     """Turn PostgreSQL's errors into what the loop does next (D11.3, D11.4).
 
-    What only the user can solve pauses the dataset and is named; what concerns the server stops the run; anything else
+    What only the user can solve blocks the dataset and is named; what concerns the server stops the run; anything else
     leaves one dataset behind.
     """
     try:
