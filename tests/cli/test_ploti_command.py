@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ploti.cli import app, run
+from ploti.cli.command import app, run
 from ploti.cli.show import byte_size, cell, local_time, printable
 from ploti.contract.files import CHANGE, ENVELOPE, RECORD_ID
 from ploti.testing import FakeApi
@@ -264,6 +264,16 @@ def test_nothing_that_changed_is_told(fake, capsys):
     assert capsys.readouterr().out == "Nothing changed.\n"
 
 
+def test_a_dataset_goes_to_standard_output_whole(fake, tmp_path):
+    """As CSV unless another format is asked for."""
+    done = shell(f"feeds datasets export {PERMITS} --to - --columns id")
+    assert done.stdout.splitlines() == [f"{RECORD_ID},id", f"{record_id(1)},P-1", f"{record_id(2)},P-2"]
+    parquet_ = shell(f"feeds datasets export {PERMITS} --to - --format parquet", text=False).stdout
+    assert (parquet_[:4], parquet_[-4:]) == (b"PAR1", b"PAR1")
+    assert shell(f"feeds datasets export {PERMITS} --to - --json").returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_dataset_is_exported(fake, capsys, tmp_path):
     assert ploti(f"feeds datasets export {PERMITS} --to x.csv --columns id") == 0
     assert capsys.readouterr().out == f"Wrote 2 rows of {PERMITS}, version 2, to x.csv.\n"
@@ -318,7 +328,7 @@ def test_without_a_key_the_way_to_one_is_told(fake, capsys, monkeypatch):
 
 def shell(line, **kwargs):
     return subprocess.run(  # noqa: PLW1510  # a test looks at the code
-        [sys.executable, "-m", "ploti.cli", *shlex.split(line)], capture_output=True, text=True, **kwargs
+        [sys.executable, "-m", "ploti.cli", *shlex.split(line)], **{"capture_output": True, "text": True} | kwargs
     )
 
 
@@ -351,15 +361,39 @@ def test_a_server_that_is_not_there_is_told_soon(fake, capsys, monkeypatch):
     assert time.monotonic() - started < 5
 
 
+def stopped_at(fake, path, number, line, more=None):
+    """Send a signal to a command that waits for an answer: what it said, and its exit code."""
+    command = [sys.executable, "-m", "ploti.cli", *line.split()]
+    running = subprocess.Popen(command, env=os.environ | (more or {}), stdout=-1, stderr=-1, text=True)
+    deadline = time.monotonic() + 20
+    while not any(path in request.path for request in fake.requests) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running.send_signal(number)
+    return *running.communicate(timeout=10), running.returncode
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+def test_an_export_that_is_stopped_leaves_nothing_behind(fake, tmp_path, number, code):
+    fake.delay_next("part-0000", 20)
+    (tmp_path / "tmp").mkdir()
+    line = f"feeds datasets export {PERMITS} --to x.csv"
+    out, err, came = stopped_at(fake, "part-0000", number, line, {"TMPDIR": str(tmp_path / "tmp")})
+    assert (out, "Traceback" in err, came) == ("", False, code)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "tmp"]
+
+
+def test_ctrl_c_is_heard_while_the_command_is_loaded():
+    stopping = (
+        "import sys\nclass Stop:\n    def find_spec(self, name, *more):\n        if name == 'cyclopts':\n"
+        "            raise KeyboardInterrupt\nsys.meta_path.insert(0, Stop())\nfrom ploti.cli import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", stopping], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "Stopped.\n")
+
+
 def test_ctrl_c_stops_without_a_traceback(fake):
     fake.delay_next("/v1/topics", 20)
-    running = subprocess.Popen([sys.executable, "-m", "ploti.cli", "topics"], stdout=-1, stderr=-1, text=True)
-    deadline = time.monotonic() + 10
-    while not fake.requests and time.monotonic() < deadline:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=10)
-    assert (running.returncode, out, err) == (130, "", "Stopped.\n")
+    assert stopped_at(fake, "topics", signal.SIGINT, "topics") == ("", "Stopped.\n", 130)
 
 
 def test_a_reader_that_goes_away_is_no_error(fake):
@@ -447,7 +481,9 @@ def test_help_costs_at_most_300_ms_of_cpu():
 
 
 def test_help_loads_no_http_and_no_command():
-    code = "import sys\nfrom ploti.cli import run\nrun(['--help'])\nprint({'httpx2', 'duckdb'} & set(sys.modules))"
+    code = (
+        "import sys\nfrom ploti.cli.command import run\nrun(['--help'])\nprint({'httpx2', 'duckdb'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("set()\n")
 

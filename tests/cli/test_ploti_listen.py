@@ -17,7 +17,7 @@ import pytest
 
 import ploti
 from ploti._http import Http
-from ploti.cli import run
+from ploti.cli.command import run
 from ploti.cli.doctor import _clock
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 

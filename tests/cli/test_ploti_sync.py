@@ -7,7 +7,7 @@ import duckdb
 import psycopg
 import pytest
 
-from ploti.cli import run
+from ploti.cli.command import run
 from ploti.testing.fake_state import StoredFile
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 from ploti.testing.stories import PERMITS, A, B, permit, permits

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from ploti.cli import run
+from ploti.cli.command import run
 from ploti.testing import FakeApi
 
 SUB, HOOK, PERMITS = "sub_orange", "wh_acme", "ds_orange_permits"

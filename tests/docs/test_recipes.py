@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ploti.cli import DONE, REFUSED, STOPPED, WRONG_USAGE, app
+from ploti.cli import DONE, REFUSED, STOPPED, WRONG_USAGE
+from ploti.cli.command import app
 
 TEXT = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text("utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)

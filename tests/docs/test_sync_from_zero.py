@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ploti.cli import run
+from ploti.cli.command import run
 from ploti.testing.feed import SUBSCRIPTION, Feed
 from ploti.testing.stories import PERMITS, A, permits
 

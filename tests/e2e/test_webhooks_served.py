@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ploti.cli import run as ploti
+from ploti.cli.command import run as ploti
 from ploti_server import worker
 from ploti_server.app import WEBHOOKS_KEY_FILE, build_ports
 from ploti_server.cli import main

@@ -2,7 +2,11 @@
 
 import csv
 import json
+import os
 import sqlite3
+import struct
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -10,6 +14,7 @@ from pathlib import Path
 import duckdb
 import geopandas
 import pytest
+from pyarrow.parquet import read_metadata
 
 import ploti
 from ploti.contract.files import RECORD_ID
@@ -25,6 +30,9 @@ from ploti.testing.stories import POINT
 A, B = "ds_orange_permits", "ds_orange_zoning"
 COLUMNS = {"number": "string", "units": "integer", "value": "number", "open": "boolean", "day": "date"}
 COLUMNS |= {"seen": "timestamp", "extra": "json", "read_on": "date", "geometry": "geometry"}
+LICENSE = {"id": "MIT", "attribution": "Orange County", "url": None}
+CORNERS = ((0.0, 0.0), (0.1, 0.0), (40.50203116021486, 1.0), (0.0, 0.0))
+POLYGON = struct.pack("<BIII8d", 1, 3, 1, 4, *(number for corner in CORNERS for number in corner))
 SEEN = datetime(1, 2, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
@@ -97,6 +105,7 @@ CELLS = [
     ("-", "'-"),
     ("-1-1", "'-1-1"),
     ("plain = text", "plain = text"),
+    ("\uff1d1+1", "'\uff1d1+1"),
 ]
 
 
@@ -123,16 +132,52 @@ def test_geojson_has_shapes_and_nested_values(feed, client, tmp_path):
     assert {name: first["properties"][name] for name in properties} == properties
 
 
+def test_geojson_keeps_a_column_of_the_datasets_own_called_id(feed, client, tmp_path):
+    """A feature's `id` is the record's; names that GeoJSON knows are properties like all others (RFC 7946)."""
+    own = {"id": "12087", "type": "county", "bbox": "x", "geometry": POLYGON}
+    feed.add(A, dict.fromkeys(own, "string") | {"geometry": "geometry"}, {record_id(1): own})
+    feed.snapshots[A][1].schema["license"] = LICENSE
+    exported(client, tmp_path, "x.geojson")
+    found = json.loads((tmp_path / "x.geojson").read_text())
+    assert found["ploti"] == {"datasetId": A, "schemaVersion": "1.0", "license": LICENSE, "version": 1}
+    (only,) = found["features"]
+    assert (only["type"], only["id"]) == ("Feature", record_id(1))
+    assert only["geometry"] == {"type": "Polygon", "coordinates": [[[0, 0], [0.1, 0], [40.50203116021486, 1], [0, 0]]]}
+    assert {name: only["properties"][name] for name in ("id", "type", "bbox")} == {
+        "id": "12087",
+        "type": "county",
+        "bbox": "x",
+    }
+    assert list(geopandas.read_file(tmp_path / "x.geojson")["id"]) == ["12087"]
+    exported(client, tmp_path, "x.geojson", columns=["id"])
+    (few,) = json.loads((tmp_path / "x.geojson").read_text())["features"]
+    assert (few["geometry"], set(few["properties"])) == (only["geometry"], {RECORD_ID, "id"})
+
+
+@pytest.mark.parametrize(
+    "text", ["00123", "a,b", 'say "x"', "two\nlines", " outer ", "M\u00fcller \U0001f332", "NULL", "1e5"]
+)
+def test_csv_gives_texts_back_as_they_are(feed, client, tmp_path, text):
+    feed.add(A, {"text": "string"}, {record_id(1): {"text": text}, record_id(2): {"text": None}})
+    exported(client, tmp_path, "x.csv")
+    with (tmp_path / "x.csv").open(encoding="utf-8", newline="") as file:
+        assert {line["text"] for line in csv.DictReader(file)} == {text, ""}
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 def test_geoparquet_opens_elsewhere(feed, client, tmp_path, parts):
     feed.add(A, COLUMNS, {})
     feed.reload(A, rows(*range(9)), "previous_unavailable", parts=parts)
+    feed.snapshots[A][2].schema["license"] = LICENSE
     exported(client, tmp_path, "x.parquet")
     with duckdb.connect() as db:
         (count,) = db.execute(f"SELECT count(*) FROM '{tmp_path}/x.parquet'").fetchone()
     assert count == 9
     if parts > 1:
         assert set(geopandas.read_parquet(tmp_path / "x.parquet").geometry.to_wkt()) == {"POINT (1 2)"}
+        told = {name.decode(): text.decode() for name, text in read_metadata(tmp_path / "x.parquet").metadata.items()}
+        assert (told["ploti:dataset_id"], told["ploti:version"], told["ploti:schema_version"]) == (A, "2", "1.0")
+        assert json.loads(told["ploti:license"]) == LICENSE
 
 
 @pytest.mark.parametrize(("columns", "kept"), [([], set(COLUMNS)), (["number", "geometry"], {"number", "geometry"})])
@@ -193,6 +238,35 @@ def test_what_cannot_be_written_leaves_the_file_as_it_was(feed, client, tmp_path
         export(client, A, tmp_path / name, **options)
     assert (tmp_path / name).read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_export_follows_a_link_keeps_permissions_and_sweeps_what_a_killed_one_left(feed, client, tmp_path):
+    feed.add(A, {"number": "string"}, {record_id(1): {"number": "x"}})
+    (tmp_path / "to").mkdir()
+    file, link = tmp_path / "to" / "x.csv", tmp_path / "x.csv"
+    file.write_text("an earlier one")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
+    (tmp_path / "to" / f".ploti-export-{int(gone.stdout)}-0a").write_text("half")
+    under_way = tmp_path / "to" / f".ploti-export-{os.getppid()}-0b"
+    under_way.write_text("another process's")
+    export(client, A, link)
+    assert (link.is_symlink(), file.stat().st_mode & 0o777) == (True, 0o640)
+    assert file.read_text().startswith(RECORD_ID)
+    assert set((tmp_path / "to").iterdir()) == {file, under_way}
+
+
+@pytest.mark.parametrize(("make", "told"), [(Path.mkdir, "is a folder"), (os.mkfifo, "is no file")])
+def test_what_is_no_file_is_never_replaced_and_nothing_is_fetched(feed, client, tmp_path, make, told):
+    feed.add(A, {"number": "string"}, {record_id(1): {"number": "x"}})
+    make(tmp_path / "x.csv")
+    with pytest.raises(ploti.FixRequest, match=told):
+        export(client, A, tmp_path / "x.csv")
+    assert feed.api.requests == []
+    assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 
 # two versions

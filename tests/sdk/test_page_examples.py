@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from ploti.cli import run
+from ploti.cli.command import run
 
 SUBSCRIPTION = "sub_8f3k2m"
 PREVIEW = """feeds subscriptions preview --places fl-county-orange,fl-county-seminole \\

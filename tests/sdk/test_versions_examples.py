@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from ploti.cli import run
+from ploti.cli.command import run
 from ploti.testing import FakeApi
 
 DATASET = "ds_orange_fl_building_permits"

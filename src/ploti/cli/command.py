@@ -1,11 +1,11 @@
-"""The `ploti` command: one line below for each group of commands, loaded when it is used."""
+"""What `ploti` carries out: one line below for each group of commands, loaded when it is used."""
 
-import sys
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
 import ploti
+from ploti.cli import DONE, REFUSED, STOPPED, WRONG_USAGE
 from ploti.cli.show import show_error
 
 app = App(
@@ -27,8 +27,6 @@ app.command("ploti.cli.login:login", name="login", help="Store an API key and ad
 app.command("ploti.cli.doctor:doctor", name="doctor", help="Check this machine, the key, the API and the clock.")
 app.command("ploti.cli.doctor:completion", name="completion", help="Print the script that lets a shell complete.")
 app.command("ploti.cli.login:version", name="version", help="Show the version of this program.")
-
-DONE, REFUSED, WRONG_USAGE, STOPPED = 0, 1, 2, 130
 
 
 def run(tokens: Sequence[str]) -> int:
@@ -54,14 +52,3 @@ def run(tokens: Sequence[str]) -> int:
         show_error("Stopped.", {"code": "stopped", "message": "Stopped."}, as_json)
         return STOPPED
     return result if isinstance(result, int) else DONE
-
-
-def main() -> None:
-    """Run the command line of this process."""
-    try:
-        code = run(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = DONE
-    sys.exit(code)

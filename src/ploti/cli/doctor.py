@@ -119,6 +119,6 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     shell
         The shell.
     """
-    from ploti.cli import app
+    from ploti.cli.command import app
 
     print(app.generate_completion(prog_name="ploti", shell=shell))

@@ -1,9 +1,12 @@
 """Looking at rows without a pipeline: `head` and `export` of a dataset, `diff` of two versions, `ploti changes`."""
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter, validators
@@ -25,6 +28,7 @@ from ploti.cli.show import (
     split_names,
 )
 from ploti.contract.files import ENVELOPE, RECORD_ID
+from ploti.errors import FixRequest
 from ploti.look.changed import Changed, changes_since, key_values, since_when
 from ploti.look.diff import Columns, Compared, Difference, Pair, diff
 from ploti.look.rows import FirstRows, Format, export, head
@@ -79,7 +83,7 @@ def export_to(
     dataset: str,
     /,
     *,
-    to: Path,
+    to: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     version: int | None = None,
     format: Format | None = None,  # noqa: A002  # the option's name
     columns: Names = None,
@@ -88,27 +92,36 @@ def export_to(
 ) -> None:
     """Write a dataset into one file: CSV, GeoJSON, GeoPackage or GeoParquet.
 
-    The file appears whole or not at all, in the place of an earlier one.
+    The file appears whole or not at all, in the place of an earlier one. CSV, GeoJSON and Parquet can go to standard
+    output as well.
 
     Parameters
     ----------
     dataset
         Id of the dataset.
     to
-        The file; its ending says the format: .csv, .geojson, .gpkg, .parquet.
+        The file, or - for standard output; its ending says the format: .csv, .geojson, .gpkg, .parquet.
     version
         As of this version instead of the current one.
     format
-        The format, for a file with another ending.
+        The format, for a file with another ending; CSV on standard output unless given.
     columns
         Only these columns and the record id, with commas between.
     """
-    with connect() as client, watching(json) as progress:
+    piped = str(to) == "-"
+    if piped and json:
+        raise FixRequest("--json tells of a file: leave it out with --to -.", code="invalid_input", field="json")
+    with connect() as client, watching(json) as progress, TemporaryDirectory(prefix="ploti-") as folder:
         progress.began(dataset, "rows", 0)
         done = export(
-            client, dataset, to, version, format=format, columns=split_names(columns), raw=raw, progress=progress.moved
-        )
+            client, dataset, Path(folder, "out") if piped else to, version,
+            format=format or ("csv" if piped else None), columns=split_names(columns), raw=raw, progress=progress.moved,
+        )  # fmt: skip
         progress.ended()
+        if piped:
+            with done.path.open("rb") as made:
+                copyfileobj(made, sys.stdout.buffer)
+            return
     answer = {
         "datasetId": done.dataset_id,
         "version": done.version,

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-FORMULA: Final = r"[=+\-@\t\r\n]"
+FORMULA: Final = r"[=+\-@\t\r\n＝＋－＠]"  # the wide forms are taken for the narrow ones
 """How a text begins that a spreadsheet takes for a formula, unless the whole is a number."""
 NUMBER: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 

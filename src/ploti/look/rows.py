@@ -4,10 +4,11 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Final, Literal
 from urllib.parse import quote
 
@@ -23,6 +24,8 @@ from ploti.sync.plan import Held
 from ploti.sync.target import DatasetInfo, Delivery
 from ploti.sync.targets import open_target
 
+_UNDER_WAY: Final = ".ploti-export-"
+"""How a file is called while it is written, with the process's number after it."""
 BOOKS: Final = ("_ploti_sync", "_ploti_datasets")
 """Tables in which a target keeps what it follows; an export follows nothing."""
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -105,35 +108,36 @@ def export(
     """Write a version into one file, the current version unless given; the file appears whole or not at all.
 
     The format follows the file's ending unless given. `columns` leaves out all others but the record id (a GeoPackage
-    has all envelope columns, as one that sync keeps); `raw` leaves
-    text in CSV as it is that a spreadsheet would take for a formula (F080). Raises FixRequest for what cannot be
-    written, and for a file that sync keeps.
+    has all envelope columns, as one that sync keeps; GeoJSON has shapes); `raw` leaves text in CSV as it is that a
+    spreadsheet would take for a formula (F080). Raises FixRequest for what cannot be written, and for a file that sync
+    keeps.
     """
     chosen = format or _ENDINGS.get(to.suffix.lower())
     if chosen is None:
         raise FixRequest(f"Name a file that ends in {', '.join(_ENDINGS)}, or a --format.", code="invalid_input")
-    if not to.parent.is_dir():
-        raise FixRequest(f"There is no folder {to.parent}: make it first.", code="invalid_input")
-    if to.is_file() and _is_kept_by_sync(to):
-        raise FixRequest(f"{to} is a database that ploti sync keeps: name another file.", code="invalid_input")
+    _check_place(to)
     with looking(client, progress) as look:
         number = look.current(dataset) if version is None else version
         schema = client.feeds.datasets.schema(dataset, number)
-        wanted = _chosen(delivered_columns(schema), columns)
+        delivered = delivered_columns(schema)
+        shapes = {GEOMETRY} & {*delivered} if chosen == "geojson" and columns else ()
+        wanted = _chosen(delivered, (*columns, *shapes))
         if chosen == "geojson" and GEOMETRY not in wanted:
             raise FixRequest(f"{dataset} has no shapes to write as GeoJSON: use CSV or Parquet.", code="invalid_input")
         parts = look.parts(dataset, number)
         look.view("snapshot", parts)
         rows = sum(count["rows"] for count in look.records("SELECT count(*) AS rows FROM snapshot"))
-        with _replacing(to) as fresh:
-            if chosen == "gpkg":
-                own = [column for column in schema["columns"] if column["name"] in wanted]
-                delivery = Delivery(dataset, number, {**schema, "columns": own}, rows, {}, tuple(parts))
-                _write_geopackage(look, delivery, fresh)
-            elif chosen == "parquet" and len(parts) == 1 and not columns:
-                shutil.copyfile(parts[0], fresh)
-            else:
-                _write(look, wanted, fresh, chosen, raw)
+        made = look.folder / "made"
+        if chosen == "gpkg":
+            own = [column for column in schema["columns"] if column["name"] in wanted]
+            delivery = Delivery(dataset, number, {**schema, "columns": own}, rows, {}, tuple(parts))
+            _write_geopackage(look, delivery, made)
+        elif chosen == "parquet" and len(parts) == 1 and not columns:
+            made = parts[0]
+        else:
+            about = {name: schema.get(name) for name in ("datasetId", "schemaVersion", "license")} | {"version": number}
+            _write(look, wanted, about, made, chosen, raw=raw)
+        _put(made, to)
     return Exported(dataset, number, to, chosen, rows)
 
 
@@ -158,37 +162,107 @@ def _chosen(delivered: Mapping[str, ColumnType], columns: Sequence[str]) -> dict
     return {name: type_ for name, type_ in delivered.items() if not columns or name in named}
 
 
-@contextmanager
-def _replacing(to: Path) -> Iterator[Path]:
-    """Give a name beside a file; what is written there takes the file's place in the end."""
-    fresh = to.with_name(f".{to.name}.{os.getpid()}")
+def _check_place(to: Path) -> None:
+    """Raise FixRequest where no file of an export may be, before anything is fetched."""
+    told = None
+    if not to.parent.is_dir():
+        told = f"There is no folder {to.parent}: make it first."
+    elif to.is_dir():
+        told = f"{to} is a folder: name a file in it."
+    elif to.exists() and not to.is_file():
+        told = f"{to} is no file: name another one, or - for standard output."
+    elif to.is_file() and _is_kept_by_sync(to):
+        told = f"{to} is a database that ploti sync keeps: name another file."
+    if told is not None:
+        raise FixRequest(told, code="invalid_input")
+
+
+def _put(made: Path, to: Path) -> None:
+    """Copy a file to where it is wanted: beside it first, then in its place, with its permissions, through links.
+
+    What an export that was killed left there goes. Raises OSError that names `to`.
+    """
+    place = to.resolve()
+    fresh = place.with_name(f"{_UNDER_WAY}{os.getpid()}-{token_hex(4)}")
     try:
-        yield fresh
-        fresh.replace(to)
+        _sweep(place.parent)
+        shutil.copyfile(made, fresh)
+        if place.exists():
+            shutil.copymode(place, fresh)
+        fresh.replace(place)
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(to)) from problem
     finally:
         fresh.unlink(missing_ok=True)
 
 
-def _write(look: Look, columns: Mapping[str, ColumnType], to: Path, chosen: Format, raw: bool) -> None:
-    write: dict[Format, Callable[[str, ColumnType], str]] = {
-        "csv": lambda value, type_: _csv_value(value, type_, raw),
-        "geojson": _geojson_value,
-        "parquet": lambda value, _: value,
-    }
-    options = {
-        "csv": "FORMAT csv, HEADER",
-        "geojson": "FORMAT geojson",
-        "parquet": "FORMAT parquet, COMPRESSION zstd",
-    }
-    if GEOMETRY in columns:
-        options["parquet"] += f", KV_METADATA {{geo: {literal(_GEO)}}}"
-    selected = ", ".join(f"{write[chosen](quoted(name), type_)} AS {quoted(name)}" for name, type_ in columns.items())
-    look.db.execute(f"COPY (SELECT {selected} FROM snapshot) TO {literal(str(to))} ({options[chosen]})")
+def _sweep(folder: Path) -> None:
+    """Remove what exports of processes that are gone were writing."""
+    for left in folder.glob(f"{_UNDER_WAY}*"):
+        number = left.name.removeprefix(_UNDER_WAY).partition("-")[0]
+        if os.name == "posix" and number.isdecimal() and not _runs(int(number)):
+            left.unlink(missing_ok=True)
 
 
-def _write_geopackage(look: Look, delivery: Delivery, to: Path) -> None:
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _write(
+    look: Look, columns: Mapping[str, ColumnType], about: Mapping[str, object], to: Path, chosen: Format, *, raw: bool
+) -> None:
+    if chosen == "geojson":
+        _write_geojson(look, columns, about, to)
+        return
+    options = "FORMAT csv, HEADER"
+    if chosen == "parquet":
+        told = ", ".join(f"{quoted(name)}: {literal(text)}" for name, text in _described(columns, about).items())
+        options = f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{told}}}"
+    values = (
+        f"{_csv_value(quoted(name), type_, raw) if chosen == 'csv' else quoted(name)} AS {quoted(name)}"
+        for name, type_ in columns.items()
+    )
+    look.db.execute(f"COPY (SELECT {', '.join(values)} FROM snapshot) TO {literal(str(to))} ({options})")
+
+
+def _described(columns: Mapping[str, ColumnType], about: Mapping[str, object]) -> dict[str, str]:
+    """Give what a Parquet file tells of itself, as a version's own parts do."""
+    told = {"ploti:dataset_id": str(about["datasetId"]), "ploti:version": str(about["version"])}
+    told["ploti:schema_version"] = str(about["schemaVersion"])
+    if about["license"] is not None:
+        told["ploti:license"] = json.dumps(about["license"])
+    return told | ({"geo": _GEO} if GEOMETRY in columns else {})
+
+
+def _write_geojson(look: Look, columns: Mapping[str, ColumnType], about: Mapping[str, object], to: Path) -> None:
+    """Write a collection whose features have the record id as theirs, and every column as a property (RFC 7946)."""
+    properties = ", ".join(
+        f"{literal(name)}, {_geojson_value(quoted(name), type_)}" for name, type_ in columns.items() if name != GEOMETRY
+    )
+    members = {
+        "type": "'Feature'",
+        "id": quoted(RECORD_ID),
+        "geometry": f"ST_AsGeoJSON(ST_GeomFromWKB({GEOMETRY}))::JSON",
+        "properties": f"json_object({properties})",
+    }
+    selected = ", ".join(f"{value} AS {name}" for name, value in members.items())
+    features = look.folder / "features"
+    look.db.execute(f"COPY (SELECT {selected} FROM snapshot) TO {literal(str(features))} (FORMAT json, ARRAY true)")
+    with to.open("wb") as out, features.open("rb") as body:
+        out.write(f'{{"type":"FeatureCollection","ploti":{json.dumps(about)},"features":'.encode())
+        shutil.copyfileobj(body, out)
+        out.write(b"}\n")
+
+
+def _write_geopackage(look: Look, delivery: Delivery, made: Path) -> None:
     """Write a GeoPackage as sync does, without the books of one."""
-    made, dataset = look.folder / "made.gpkg", look.client.feeds.datasets.get(delivery.dataset_id)
+    dataset = look.client.feeds.datasets.get(delivery.dataset_id)
     target = open_target(f"sqlite:///{quote(str(made.absolute()))}")
     with target.lock():
         held = Held(delivery.dataset_id, delivery.version, delivery.schema["schemaVersion"])
@@ -198,7 +272,6 @@ def _write_geopackage(look: Look, delivery: Delivery, to: Path) -> None:
             db.execute(f"DROP TABLE IF EXISTS {table}")
             db.execute("DELETE FROM gpkg_contents WHERE table_name = ?", (table,))
         db.execute("VACUUM")
-    shutil.copyfile(made, to)
 
 
 def _csv_value(value: str, type_: ColumnType, raw: bool) -> str:
@@ -210,10 +283,4 @@ def _csv_value(value: str, type_: ColumnType, raw: bool) -> str:
 
 
 def _geojson_value(value: str, type_: ColumnType) -> str:
-    match type_:
-        case "geometry":
-            return f"ST_GeomFromWKB({value})"
-        case "json":
-            return f"CAST({value} AS JSON)"
-        case _:
-            return as_text(value, type_)
+    return f"CAST({value} AS JSON)" if type_ == "json" else as_text(value, type_)

@@ -1,5 +1,7 @@
 """Versions as views of a DuckDB that lives as long as one look: parts are fetched to a folder that goes in the end."""
 
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +48,10 @@ class Look:
         """Fetch a version's parts of one kind."""
         folder = self.folder / dataset / str(version)
         versions = self.client.feeds.datasets.versions
-        return versions.download_parts(dataset, version, folder, what=what, progress=self.progress)
+        try:
+            return versions.download_parts(dataset, version, folder, what=what, progress=self.progress)
+        except OSError as problem:
+            raise OSError(problem.errno, problem.strerror, str(self.folder)) from problem
 
     def view(self, name: str, paths: Sequence[Path]) -> None:
         """Make parts of one kind a view of this name."""
@@ -84,8 +89,14 @@ def looking(client: Client, progress: Callable[[int], object] = ignore_bytes) ->
             except duckdb.Error as error:
                 told = str(error).partition("\n")[0]
                 if isinstance(error, duckdb.IOException):
-                    raise OSError(told) from error
+                    raise _disk_trouble(told, folder) from error
                 raise BadAnswer(f"The rows cannot be read: {told}", code="bad_answer") from error
+
+
+def _disk_trouble(told: str, folder: str) -> OSError:
+    """Give what DuckDB tells of a disk as the system would; the folder is where it keeps what it makes."""
+    number = re.search(r'"errno":"([0-9]+)"', told)
+    return OSError(told) if number is None else OSError(int(number[1]), os.strerror(int(number[1])), folder)
 
 
 def delivered_columns(schema: Schema) -> dict[str, ColumnType]:
