@@ -108,10 +108,11 @@ def sync(
             raise SyncError(f"This target follows {state.subscription_id}: use another one for {subscription_id}.")
         run = Run(
             client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets, rewritten, workers,
-            choices=choices,
+            choices=choices, lost=dict(state.lost),
         )  # fmt: skip
         if state.cursor is None:
             target.record(subscription_id, None, ())
+            _bring_back(run)
             cursor = _from_manifest(run)
         else:
             cursor = state.cursor
@@ -177,10 +178,17 @@ def _retry(run: Run, cursor: str) -> None:
                 run.tell(replace(held, state="left", reason=NOT_CHOSEN))
         elif held.state == "left" and held.reason == NOT_CHOSEN:
             bring(run, replace(held, state="behind", reason=None), CatchUp(run))
-        elif held.state in {"behind", "blocked", "paused", "leaving"} or (held.state == "ok" and run.rechooses(held)):
+        elif held.state in {"behind", "blocked", "paused", "leaving"} or run.is_to_load(held):
             bring(run, held, CatchUp(run))
     if run.unstored():
         _store(run, cursor)
+
+
+def _bring_back(run: Run) -> None:
+    """Load tables that were lost, before it is decided by their versions what else to do."""
+    for held in [run.of(name) for name in run.lost]:
+        if run.chooses(held.dataset_id) and held.followed:
+            bring(run, held, CatchUp(run))
 
 
 # the manifest

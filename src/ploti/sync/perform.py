@@ -34,9 +34,11 @@ from ploti.sync.target import (
     RowsDiffer,
     StepBlocked,
     StepRefused,
+    TableSpoilt,
     Target,
     TargetBusy,
     TargetUnusable,
+    brought_back,
 )
 
 _STOPPING_CODES: Final = frozenset({"rate_limited", "plan_unavailable"})
@@ -61,6 +63,7 @@ class Run:
     """One run's tools, what is held, and what became of each dataset so far.
 
     `asks_for_ids` has the API asked of every lost id in the columns to be `rewritten`, not only where a map is gone.
+    `lost` are datasets whose table is gone, and what is to be told of them, until it is loaded.
     """
 
     client: Client
@@ -74,6 +77,7 @@ class Run:
     workers: int = 1
     asks_for_ids: bool = False
     choices: Mapping[str, str | None] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
     ahead: Ahead | None = None
     stored: dict[str, Held] = field(default_factory=dict)
     infos: dict[str, DatasetInfo] = field(default_factory=dict)
@@ -98,6 +102,10 @@ class Run:
         """Tell whether a table is there and is to have other columns."""
         return held.version is not None and self.columns_of(held) != held.columns
 
+    def is_to_load(self, held: Held) -> bool:
+        """Tell whether a dataset at its version is to be loaded: its table is gone, or is to have other columns."""
+        return held.state != "left" and (held.dataset_id in self.lost or (held.state == "ok" and self.rechooses(held)))
+
     def tell(self, held: Held, moved: Moved | None = None, *, reloaded: bool = False) -> Held:
         """Take in what became of a dataset; with `moved`, the target has it already."""
         name = held.dataset_id
@@ -105,6 +113,7 @@ class Run:
         self.held[name] = held
         if moved is not None:
             self.stored[name] = held
+            self.lost.pop(name, None)
         self.reports[name] = replace(
             before, held=held, reloaded=before.reloaded or reloaded, moved=_sum(before.moved, moved)
         )
@@ -341,10 +350,17 @@ class CatchUp:
     begun: bool = False
 
     def __call__(self, held: Held) -> Step | None:
-        """Give the next step; None once there is nothing more to do."""
-        if self.begun and held.state in {"leaving", "paused", "waiting"}:
+        """Give the next step; None once there is nothing more to do.
+
+        A table that was lost is loaded first; raises TableSpoilt where that brought nothing.
+        """
+        begun, self.begun = self.begun, True
+        if lost := self.run.lost.get(held.dataset_id):
+            if begun:
+                raise TableSpoilt(brought_back(lost))
+            return Load(held.dataset_id, held.version, lost, held.position)
+        if begun and held.state in {"leaving", "paused", "waiting"}:
             return None
-        self.begun = True
         if self.run.rechooses(held):
             return Load(held.dataset_id, held.version, "other columns are wanted", held.position)
         dataset = _dataset(self.run, held.dataset_id)

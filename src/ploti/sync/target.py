@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -188,11 +188,15 @@ class Moved:
 
 @dataclass(frozen=True)
 class TargetState:
-    """What a target says of itself; `cursor` None until the first load is whole."""
+    """What a target says of itself; `cursor` None until the first load is whole.
+
+    `lost` are the datasets whose table is not where sync left it, and what is gone.
+    """
 
     subscription_id: str | None
     cursor: str | None
     datasets: Mapping[str, Held]
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -315,7 +319,19 @@ def check_whole(table: str, found: Mapping[str, str] | None, wanted: Mapping[str
     elif retyped := [name for name in wanted if found[name] != wanted[name]]:
         wrong = f"the column {retyped[0]!r} of {table} has the type {found[retyped[0]]} instead of {wanted[retyped[0]]}"
     if wrong is not None:
-        raise TableSpoilt(f"{wrong}: `ploti sync repair` brings it back")
+        raise TableSpoilt(brought_back(wrong))
+
+
+def brought_back(wrong: str) -> str:
+    """Add to what is wrong with a table what to do about it."""
+    return f"{wrong}: `ploti sync repair` brings it back"
+
+
+def as_found(held: Held, lost: str | None) -> Held:
+    """Give what a person is told of a dataset: it is behind where its table was lost, unless it is followed no more."""
+    if lost is None or not held.followed:
+        return held
+    return replace(held, state="behind", reason=brought_back(lost))
 
 
 def column_comment(column: Column) -> str:

@@ -67,6 +67,5 @@ def _told(kept: Kept) -> list[Any]:
     """Give what is known of a dataset in the order of the table's columns."""
     info = {} if kept.info is None else asdict(kept.info)
     held = kept.held
-    assert held is not None
     state = [held.version, held.schema_version, held.rows, held.state, held.reason]
     return [*(info.get(name) for name in INFO_COLUMNS), *state]

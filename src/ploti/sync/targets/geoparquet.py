@@ -30,6 +30,8 @@ from ploti.sync.target import (
     TableSpoilt,
     Target,
     TargetState,
+    as_found,
+    brought_back,
     check_columns,
     check_whole,
     reach_nothing,
@@ -73,6 +75,7 @@ class ParquetTarget:
     def lock(self) -> Iterator[None]:
         """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
         with run_lock(self.folder.path / "_ploti.lock", self.folder.path):
+            self.folder.relink()
             self.shown.states, self.shown.in_run = {}, True
             try:
                 yield
@@ -84,13 +87,16 @@ class ParquetTarget:
             finally:
                 self.shown.in_run = False
             self._show()
+            self._note_all()
 
     def state(self) -> TargetState:
         """Read subscription, cursor and what is held."""
         book = self.folder.read_book()
         self._names(book)
-        held = {name: kept.held for name, kept in self.folder.read_all(book).items()}
-        return TargetState(book.subscription_id, book.cursor, {n: each for n, each in held.items() if each is not None})
+        known = self.folder.read_all(book)
+        held = {name: kept.held for name, kept in known.items()}
+        lost = {name: kept.lost for name, kept in known.items() if kept.lost is not None}
+        return TargetState(book.subscription_id, book.cursor, held, lost)
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Make the snapshot's parts the current state, with `held`, at once."""
@@ -109,8 +115,8 @@ class ParquetTarget:
         """Make a state of parts that stay and parts written anew the current one, with `held`, at once."""
         check_columns(delivery.schema)
         kept, parts = self._kept(delivery.dataset_id), self.folder.parts(delivery.dataset_id)
-        if kept.table is None or not parts:
-            raise RowsDiffer("the table's parts are not there any more")
+        if kept.table is None or kept.lost:
+            raise RowsDiffer(kept.lost or "the table is not there any more")
         with self._making(delivery, kept) as (reader, making, turn):
             moved = Rewriting(reader, delivery, parts, making, turn, self.small_rows).apply()
             self.reach("sync.staged")
@@ -122,8 +128,8 @@ class ParquetTarget:
         """Make the loaded version's snapshot the current state again, and count what was wrong (D11.5)."""
         del buckets
         kept, parts = self._kept(delivery.dataset_id), self.folder.parts(delivery.dataset_id)
-        if kept.table is None or not parts:
-            raise TableSpoilt("the table's parts are not there any more")
+        if kept.table is None or kept.lost:
+            raise TableSpoilt(kept.lost or "the table is not there any more")
         compared = [column["name"] for column in delivery.schema["columns"] if column["name"] not in volatile]
         with self._making(delivery, kept) as (reader, making, turn):
             taken = take_snapshot(reader, delivery, making, turn)
@@ -141,9 +147,9 @@ class ParquetTarget:
         """Store the cursor together with the datasets whose state changed without rows, at once."""
         book = self.folder.read_book()
         self.reach("sync.opened")
-        notes = dict(book.notes)
+        notes = self._notes(book)
         for held in moved:
-            notes[held.dataset_id] = replace(self._note(book, held.dataset_id), held=held)
+            notes[held.dataset_id] = replace(notes.get(held.dataset_id) or Note(0), held=held)
         self.reach("sync.before_commit")
         self._write(Book(subscription_id, cursor, self._names(book).scheme, notes))
         self.reach("sync.after_commit")
@@ -157,17 +163,18 @@ class ParquetTarget:
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the folder already."""
         book = self.folder.read_book()
-        notes = {name: replace(self._note(book, name), info=info) for name, info in infos.items()}
-        self._write(replace(book, notes={**book.notes, **notes}))
+        notes = self._notes(book)
+        self._write(replace(book, notes=notes | {name: replace(notes[name], info=infos[name]) for name in infos}))
 
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
-        table, parts = self.folder.read_table(dataset_id), self.folder.parts(dataset_id)
-        if table is None and dataset_id not in self.state().datasets:
+        kept, parts = self._kept(dataset_id), self.folder.parts(dataset_id)
+        if kept.lost is not None:
+            raise TableSpoilt(brought_back(kept.lost))
+        table = kept.table
+        if table is None:
             raise StepRefused("no rows were loaded yet")
         with reading(_MEMORY, self.downloads) as reader:
-            if table is None or not parts:
-                raise TableSpoilt(f"the parts of {dataset_id} are gone: `ploti sync repair` brings them back")
             stored = stored_types(table.schema)
             check_whole(dataset_id, types_of(reader, parts), stored)
             reader.execute(f"CREATE TEMP VIEW {quoted(dataset_id)} AS SELECT * FROM {parts_source(parts)}")
@@ -190,10 +197,16 @@ class ParquetTarget:
     def _names(self, book: Book) -> TableNames:
         return TableNames.kept(book.table_names, self.table_name)
 
-    def _note(self, book: Book, dataset_id: str) -> Note:
-        """Give the note that counts for a dataset, or a new one at its turn."""
-        kept = self.folder.read_one(book, dataset_id)
-        return kept.note or Note(kept.table.turn if kept.table else 0)
+    def _notes(self, book: Book) -> dict[str, Note]:
+        """Give a note of every dataset, so that a state which is lost later is missed."""
+        return {name: kept.noted for name, kept in self.folder.read_all(book).items()}
+
+    def _note_all(self) -> None:
+        """Note states that came without the cursor moving, as by a repair."""
+        book = self.folder.read_book()
+        notes = self._notes(book)
+        if any(name not in book.notes or book.notes[name].turn < note.turn for name, note in notes.items()):
+            self._write(replace(book, notes=notes))
 
     def _write(self, book: Book) -> None:
         self.folder.write_book(book, self.now().isoformat(timespec="milliseconds"))
@@ -204,7 +217,7 @@ class ParquetTarget:
         making = self.folder.begin(delivery.dataset_id)
         self.reach("sync.opened")
         with reading(_MEMORY, self.downloads) as reader:
-            yield reader, making, (kept.table.turn if kept.table else 0) + 1
+            yield reader, making, kept.turn + 1
 
     def _keep_history(self, reader: duckdb.DuckDBPyConnection, delivery: Delivery, making: Path, turn: int) -> None:
         """Bring the table's history up to date, where one is asked for or was begun (D11.5)."""
@@ -215,18 +228,17 @@ class ParquetTarget:
 
     def _finish(self, delivery: Delivery, kept: Kept, held: Held, moved: Moved, info: DatasetInfo | None) -> None:
         self.reach("sync.rows_written")
-        before = kept.table
-        previous = None if before is None else before.folder
+        previous, turn = None if kept.table is None else kept.table.folder, kept.turn + 1
         state = TableState(
-            replace(held, rows=moved.rows), (before.turn if before else 0) + 1, delivery.schema,
-            self.now().isoformat(timespec="seconds"), info, previous,
+            replace(held, rows=moved.rows), turn, delivery.schema, self.now().isoformat(timespec="seconds"), info,
+            previous, f"v{held.version}-{turn}",
         )  # fmt: skip
         self.reach("sync.before_commit")
         self.folder.finish(delivery.dataset_id, state)
         self.reach("sync.after_commit")
         if not self.shown.may_wait(delivery.dataset_id, previous):
             self._show()
-        self.folder.tidy(delivery.dataset_id, [f"v{held.version}-{state.turn}", previous])
+        self.folder.tidy(delivery.dataset_id, [state.folder, previous])
 
     def _show(self) -> None:
         """Bring the views up to date with the folder."""
@@ -242,9 +254,9 @@ class ParquetTarget:
 
 
 def _status(kept: Kept) -> DatasetStatus:
-    assert kept.held is not None
     title, place = (None, None) if kept.info is None else (kept.info.title, kept.info.place_id)
-    return DatasetStatus(kept.held, title, place, None if kept.table is None else kept.table.loaded_at)
+    loaded_at = None if kept.table is None else kept.table.loaded_at
+    return DatasetStatus(as_found(kept.held, kept.lost), title, place, loaded_at)
 
 
 def _no_tables() -> StepBlocked:
