@@ -22,6 +22,7 @@ from ploti.sync.target import (
     TargetUnusable,
 )
 from ploti.sync.targets._duckdb_digest import digest_of_parts
+from ploti.sync.targets._file_trouble import is_empty
 from ploti.sync.targets._parts import quoted
 
 _Read = TypeVar("_Read")
@@ -200,7 +201,7 @@ class BooksInFile:
 
     def state(self) -> TargetState:
         """Read subscription, cursor and what is held."""
-        if not self.file.path.exists():
+        if is_empty(self.file.path):
             TableNames.kept(None, self.table_name)
         return self._read(lambda db: self.books.read_state(db, self.table_name), TargetState(None, None, {}))
 
@@ -217,7 +218,7 @@ class BooksInFile:
         return digest_of_parts(delivery, volatile)
 
     def _read(self, read: Callable[[Database], _Read], nothing: _Read) -> _Read:
-        if not self.file.path.exists():
+        if is_empty(self.file.path):
             return nothing
         with self.file.opened(read_only=True) as db:
             return read(db)

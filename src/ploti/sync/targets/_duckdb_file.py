@@ -10,7 +10,8 @@ from typing import Final
 
 import duckdb
 
-from ploti.sync.target import Say, TargetBusy, TargetUnusable, say_nothing
+from ploti.sync.target import Say, StepBlocked, StepRefused, TargetBusy, TargetUnusable, say_nothing
+from ploti.sync.targets._file_trouble import AGAIN, damaged, file_trouble, is_empty
 from ploti.sync.targets._run_lock import run_lock
 
 STORAGE_VERSION: Final = "v1.4.0"
@@ -21,7 +22,10 @@ _LONGEST_PAUSE: Final = 1.0
 _OWN_NAME: Final = "_ploti_engine"
 _OWN: Final = f"FROM duckdb_databases() WHERE database_name = '{_OWN_NAME}'"
 _ATTACHED: Final = f"SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> '{_OWN_NAME}'"
+_BROKEN_RULE: Final = "constraint violation"
 _OPEN_HERE: Final = "Unique file handle conflict"
+_BESIDE: Final = (".wal", ".tmp", ".new")
+_NAMED: Final = re.compile(r'file "(.*?)"')
 _HOLDER = re.compile(r"lock is held in (.*?) \(PID (\d+)\)")
 
 
@@ -73,18 +77,19 @@ class DuckFile:
     @contextmanager
     def opened(self, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open the file for one piece of work; raises TargetBusy where others keep it, else TargetUnusable."""
-        if not read_only and not self.path.exists():
-            self._create()
-        db = self._connect(read_only)
-        try:
-            db.execute("SET TimeZone = 'UTC'")
-            db.execute("SET enable_geoparquet_conversion = false")
-            yield db
-        except BaseException:
-            db.close()
-            self.engine.stop()
-            raise
-        self._let_go(db)
+        with explained(self.path):
+            if not read_only and is_empty(self.path):
+                self._create()
+            db = self._connect(read_only)
+            try:
+                db.execute("SET TimeZone = 'UTC'")
+                db.execute("SET enable_geoparquet_conversion = false")
+                yield db
+            except BaseException:
+                db.close()
+                self.engine.stop()
+                raise
+            self._let_go(db)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -97,16 +102,19 @@ class DuckFile:
 
     def _create(self) -> None:
         """Make the file under another name first, so that a kill leaves either no file or a whole one."""
-        fresh = self.beside(".new")
+        fresh, log = self.beside(".new"), self.beside(".wal")
+        if log.exists():
+            raise TargetUnusable(f"{log} belongs to a file that is gone: bring that back or delete it, {AGAIN}.")
         fresh.unlink(missing_ok=True)
         try:
             with self.engine.connection(self.beside(".tmp")) as db:
-                db.execute(f"ATTACH {literal(str(fresh))} AS fresh (STORAGE_VERSION '{STORAGE_VERSION}')")
+                db.execute(f"ATTACH {literal(str(fresh))} AS fresh (TYPE duckdb, STORAGE_VERSION '{STORAGE_VERSION}')")
                 db.execute("DETACH fresh")
-        except duckdb.IOException as error:
+        except duckdb.Error:
             self.engine.stop()
-            raise TargetUnusable(f"Cannot make {self.path}: {first_line(error)}") from error
-        fresh.rename(self.path)
+            fresh.unlink(missing_ok=True)
+            raise
+        fresh.replace(self.path)
 
     def _connect(self, read_only: bool) -> duckdb.DuckDBPyConnection:
         until, pause, told = self.clock() + self.wait_seconds, _FIRST_PAUSE, False
@@ -116,7 +124,7 @@ class DuckFile:
             except duckdb.IOException as error:
                 holder = _HOLDER.search(str(error))
                 if holder is None:
-                    raise TargetUnusable(f"Cannot open {self.path}: {first_line(error)}") from error
+                    raise
                 who = f"{Path(holder[1]).name} (process {holder[2]})"
                 if self.clock() >= until:
                     raise TargetBusy(f"{who} keeps {self.path} open: close it there, then run sync again.") from error
@@ -130,7 +138,7 @@ class DuckFile:
         """Attach the file by the name that DuckDB gives it, as users' views may have it; or share one open here."""
         db = self.engine.connection(self.beside(".tmp"))
         try:
-            db.execute(f"ATTACH {literal(str(self.path))}{' (READ_ONLY)' if read_only else ''}")
+            db.execute(f"ATTACH {literal(str(self.path))} (TYPE duckdb{', READ_ONLY' if read_only else ''})")
         except duckdb.Error as error:
             db.close()
             if _OPEN_HERE not in str(error):
@@ -151,6 +159,24 @@ class DuckFile:
             self.engine.stop()
         finally:
             db.close()
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn DuckDB's errors into what the loop does next: stop where the file is in trouble, else refuse one step."""
+    try:
+        yield
+    except (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException) as error:
+        raise damaged(path, first_line(error)) from error
+    except (duckdb.ConstraintException, duckdb.DependencyException, duckdb.CatalogException) as error:
+        raise StepBlocked(f"something of yours stands in the way: {first_line(error)}") from error
+    except duckdb.Error as error:
+        told = first_line(error)
+        if isinstance(error, duckdb.TransactionException) and _BROKEN_RULE in told:
+            raise StepBlocked(f"something of yours stands in the way: {told}") from error
+        named = _NAMED.search(told)
+        own = named is None or named[1] == str(path) or any(named[1].startswith(f"{path}{end}") for end in _BESIDE)
+        raise (file_trouble(path, told) if own else None) or StepRefused(told) from error
 
 
 def first_line(error: BaseException) -> str:

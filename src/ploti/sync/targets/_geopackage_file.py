@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ploti.sync.target import Say, StepBlocked, StepRefused, TargetBusy, TargetUnusable, say_nothing
+from ploti.sync.target import Say, StepBlocked, StepRefused, TargetBusy, say_nothing
+from ploti.sync.targets._file_trouble import damaged, file_trouble
 from ploti.sync.targets._geopackage_shapes import register
 from ploti.sync.targets._run_lock import run_lock
 
 _WAIT_SECONDS: Final = 60.0
 _QUIET_SECONDS: Final = 1.0
 _CACHE_KIB: Final = 64 * 1024
-_CANNOT_WRITE: Final = ("readonly", "unable to open", "disk I/O", "is full", "not a database", "malformed")
 _OWN_RULE: Final = ("constraint failed", "error in view", "error in trigger", "no such table")
 
 
@@ -100,14 +100,16 @@ def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into what the loop does next: stop where it cannot write, else refuse one dataset's step."""
     try:
         yield
+    except UnicodeDecodeError as error:  # what SQLite says of a name that is none
+        raise damaged(path, str(error)) from error
     except sqlite3.Error as error:
         told = str(error)
         if _busy(error):
             raise TargetBusy(
                 f"Another program is writing to {path}: save or close it there, then run sync again."
             ) from error
-        if any(sign in told for sign in _CANNOT_WRITE):
-            raise TargetUnusable(f"Cannot use {path}: {told}.") from error
+        if (trouble := file_trouble(path, told)) is not None:
+            raise trouble from error
         if isinstance(error, sqlite3.IntegrityError) or any(sign in told for sign in _OWN_RULE):
             raise StepBlocked(f"something of yours stands in the way: {told}") from error
         raise StepRefused(told) from error

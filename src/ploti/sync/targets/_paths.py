@@ -19,6 +19,8 @@ def path_in(url: str, kind: str, example: str) -> Path:
         raise TargetUnusable(f"{url!r} names no {kind}. Write {write}")
     path = Path(name)
     try:
+        if kind == "file" and path.is_dir():
+            raise TargetUnusable(f"{path} is a folder: name a file in it, as {parts.scheme}:///{path / example}")
         return path.resolve() if path.is_symlink() else path
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links before Python 3.13
         raise TargetUnusable(f"{url!r} names no {kind}: {error}") from error

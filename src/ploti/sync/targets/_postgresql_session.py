@@ -218,6 +218,8 @@ def _meant(error: psycopg.Error) -> SyncError:
     state = error.sqlstate or "08"
     if state.startswith(_SERVER_IN_TROUBLE):
         return TargetUnusable(f"PostgreSQL: {first_line(error)}: see to it, then run sync again.")
+    if isinstance(error, errors.LockNotAvailable):
+        return StepRefused(f"PostgreSQL: another session keeps rows or a table: {_told(error)}: run this again later")
     return StepRefused(f"PostgreSQL: {_told(error)}")
 
 

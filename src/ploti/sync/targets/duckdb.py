@@ -21,10 +21,8 @@ from ploti.sync.target import (
     Moved,
     Reach,
     Say,
-    StepBlocked,
     StepRefused,
     Target,
-    TargetUnusable,
     check_columns,
     check_whole,
     reach_nothing,
@@ -32,7 +30,7 @@ from ploti.sync.target import (
 from ploti.sync.targets._books import Books, BooksInFile
 from ploti.sync.targets._checks import check_place
 from ploti.sync.targets._duckdb_digest import digest_of
-from ploti.sync.targets._duckdb_file import DuckFile, first_line, quoted
+from ploti.sync.targets._duckdb_file import DuckFile, quoted
 from ploti.sync.targets._duckdb_rows import (
     apply_changes,
     kept_ids,
@@ -50,8 +48,6 @@ _BOOKS: Final = Books(
     find="SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name IN (?, ?)",
     types={"key": "", "id": "VARCHAR", "text": "VARCHAR", "whole": "BIGINT", "instant": "TIMESTAMP WITH TIME ZONE"},
 )
-_BROKEN_RULE: Final = "constraint violation"
-_CANNOT_WRITE: Final = ("No space left on device", "Could not write", "Could not fsync", "Read-only file system")
 
 
 def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
@@ -146,8 +142,7 @@ class DuckTarget(BooksInFile):
             shape = shape_of(db, table)
             check_place(shape, made=True)
             check_whole(table, None if shape is None else shape.columns, stored)
-            with _errors():
-                return digest_of(db, table, types)
+            return digest_of(db, table, types)
 
     def _named(self, db: duckdb.DuckDBPyConnection, delivery: Delivery) -> Delivery:
         return replace(delivery, table=_BOOKS.names(db, self.table_name).of(delivery.dataset_id))
@@ -174,10 +169,9 @@ class DuckTarget(BooksInFile):
             self.reach("sync.opened")
             db.execute("BEGIN")
             try:
-                with _errors():
-                    yield db
-                    self.reach("sync.before_commit")
-                    db.execute("COMMIT")
+                yield db
+                self.reach("sync.before_commit")
+                db.execute("COMMIT")
             except BaseException:
                 with _ended():
                     db.execute("ROLLBACK")
@@ -187,23 +181,6 @@ class DuckTarget(BooksInFile):
 
 def _told(info: DatasetInfo | None) -> dict[str, Any]:
     return {} if info is None else asdict(info)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Turn DuckDB's errors into what the loop does next: stop where it cannot write, else refuse one dataset's step."""
-    try:
-        yield
-    except (duckdb.ConstraintException, duckdb.DependencyException, duckdb.CatalogException) as error:
-        raise StepBlocked(f"something of yours stands in the way: {first_line(error)}") from error
-    except duckdb.TransactionException as error:
-        if _BROKEN_RULE in str(error):
-            raise StepBlocked(f"something of yours stands in the way: {first_line(error)}") from error
-        raise StepRefused(first_line(error)) from error
-    except duckdb.Error as error:
-        if any(sign in str(error) for sign in _CANNOT_WRITE):
-            raise TargetUnusable(f"DuckDB cannot write: {first_line(error)}") from error
-        raise StepRefused(first_line(error)) from error
 
 
 @contextmanager
