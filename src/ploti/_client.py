@@ -3,14 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from ploti._http import TIMEOUT_SECONDS, Http, Retries
 from ploti._resources import Feeds, Places, Topics, Webhooks
-from ploti.errors import FixRequest
+from ploti.errors import FixRequest, RetryLater
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,8 +23,8 @@ class Client:
 
     Without arguments the key and address come from `PLOTI_API_KEY` and `PLOTI_API_URL`, else from what `ploti login`
     stored; a stored key is only ever sent to the address that it was stored for (D11.10). `timeout` is in seconds, for
-    each wait; `proxy` is a proxy's address, that of `HTTPS_PROXY` and its kin unless given; `transport` is an httpx2
-    transport, for tests.
+    each wait; `proxy` is a proxy's address, that of `HTTPS_PROXY` and its kin unless given; `waiting` is told of
+    trouble that is waited out, with the seconds; `transport` is an httpx2 transport, for tests.
     """
 
     def __init__(
@@ -36,9 +36,10 @@ class Client:
         transport: "httpx2.BaseTransport | None" = None,
         proxy: str | None = None,
         retries: Retries | None = None,
+        waiting: Callable[[RetryLater, float], object] | None = None,
     ) -> None:
         key, url = settings(api_key, base_url)
-        self.http = Http(url, key, timeout=timeout, transport=transport, proxy=proxy, retries=retries)
+        self.http = Http(url, key, timeout=timeout, transport=transport, proxy=proxy, retries=retries, waiting=waiting)
         self.feeds = Feeds(self.http)
         self.places = Places(self.http)
         self.topics = Topics(self.http)

@@ -18,6 +18,8 @@ from ploti.errors import BadAnswer, FixRequest, LinkExpired, PlotiError, ReadAga
 
 _TRIES: Final = 6
 _FIRST_PAUSE: Final = 0.5
+_PAUSE_MOST: Final = 60.0
+"""Who wants a longer pause is asked in a later call."""
 _NAME_BYTES_MOST: Final = 150
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 _UNSAFE: Final = re.compile(r'[<>:"/\\|?*]')
@@ -91,6 +93,8 @@ class Fetch:
                 partial.unlink(missing_ok=True)
                 idle, problem = idle + 1, wrong
             except RetryLater as later:
+                if (later.retry_after or 0.0) > _PAUSE_MOST:
+                    raise GivenUp(later) from later
                 idle = 0 if _size(partial) - had >= STALLED_BYTES else idle + 1
                 problem, wait = later, max(later.retry_after or 0.0, _FIRST_PAUSE * 2**idle)
             renewed = renewed and _size(partial) <= had

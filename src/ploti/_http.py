@@ -4,6 +4,7 @@ The API key goes with calls to the API's own address and with nothing else; redi
 """
 
 import json
+import os
 import random
 import re
 import time
@@ -26,6 +27,8 @@ STALLED_SECONDS: Final = 60.0
 STALLED_BYTES: Final = 64 * 1024
 """What does not bring so many bytes in so many seconds is given up."""
 _ANSWER_BYTES_MOST = 256 * 1024 * 1024
+RETRY_AFTER_MOST: Final = 86_400.0
+"""A wish to wait longer is taken for a day."""
 _LINK_GONE = frozenset({400, 401, 403, 404, 410})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -62,20 +65,21 @@ class Download:
 
 
 def retry_after_seconds(header: str | None, now: datetime) -> float | None:
-    """Read a `Retry-After` header, seconds or a date, as seconds from now; None where there is none to read."""
+    """Read a `Retry-After` header, seconds or a date, as seconds from now, a day at most; None for none to read."""
     if header is None:
         return None
-    seconds = _count(header.strip())
-    if seconds is not None:
-        return float(seconds)
-    moment = _http_date(header)
-    return None if moment is None else max(0.0, (moment - now).total_seconds())
+    seconds: float | None = _count(header.strip())
+    if seconds is None:
+        moment = _http_date(header)
+        seconds = None if moment is None else (moment - now).total_seconds()
+    return None if seconds is None else min(max(0.0, float(seconds)), RETRY_AFTER_MOST)
 
 
 class Http:
     """Calls to one API address with one key.
 
     `skew` is how many seconds the server's clock was ahead of this machine's at the last answer, None where unknown.
+    `waiting` is told of trouble that is waited out, with the seconds.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class Http:
         transport: httpx2.BaseTransport | None = None,
         proxy: str | None = None,
         retries: Retries | None = None,
+        waiting: Callable[[RetryLater, float], object] | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         seconds: Callable[[], float] = time.monotonic,
@@ -96,16 +101,9 @@ class Http:
         self._retries, self._sleep, self._clock = retries or Retries(), sleep, clock
         if not 0 < timeout <= _TIMEOUT_MOST:
             raise FixRequest(f"Give a timeout of at most {_TIMEOUT_MOST:.0f} seconds.", code="invalid_input")
-        self._timeout, self._seconds = timeout, seconds
+        self._timeout, self._seconds, self._waiting = timeout, seconds, waiting
         self.skew: float | None = None
-        self._client = httpx2.Client(
-            timeout=timeout,
-            proxy=None if proxy is None else _checked_proxy(proxy),
-            transport=transport,
-            follow_redirects=False,
-            trust_env=origin(self.base_url)[1] not in _LOOPBACK,
-            headers={"user-agent": "ploti-python"},
-        )
+        self._client = _connections(self.base_url, timeout, transport, proxy)
 
     def close(self) -> None:
         """Close the connections."""
@@ -153,6 +151,8 @@ class Http:
                 pause = self._retries.wait(attempt, problem.retry_after, chance)
                 if pause is None or not (again or refused):
                     raise
+                if self._waiting is not None:
+                    self._waiting(problem, pause)
             self._sleep(pause)
             attempt += 1
 
@@ -194,9 +194,7 @@ class Http:
         except httpx2.TimeoutException:
             raise NoAnswer(f"No answer from {_origin(request.url)} in time: try again.", code="no_answer") from None
         except httpx2.HTTPError as problem:
-            told = str(problem) or type(problem).__name__
-            message = f"No answer from {_origin(request.url)}: {told}. Check the address and that it runs."
-            raise NoAnswer(message, code="no_answer") from problem
+            raise _unreached(request.url, str(problem).rstrip(".") or type(problem).__name__) from problem
 
     @contextmanager
     def stream(self, url: str, start: int = 0, if_range: str | None = None) -> Iterator[Download]:
@@ -252,12 +250,33 @@ def _checked_base(base_url: str) -> str:
     return base_url.rstrip("/")
 
 
-def _checked_proxy(proxy: str) -> httpx2.Proxy:
-    """Give a proxy; raises FixRequest for an address that is none."""
+def _connections(
+    base_url: str, timeout: float, transport: httpx2.BaseTransport | None, proxy: str | None
+) -> httpx2.Client:
+    """Make the connections: by the environment's proxies unless one is given, to this machine by none.
+
+    Raises FixRequest for a proxy that cannot be used.
+    """
+    if transport is None and proxy is None and origin(base_url)[1] in _LOOPBACK:
+        transport = httpx2.HTTPTransport()
     try:
-        return httpx2.Proxy(proxy)
+        return httpx2.Client(
+            timeout=timeout,
+            proxy=proxy,
+            transport=transport,
+            follow_redirects=False,
+            headers={"user-agent": "ploti-python"},
+        )
     except (ValueError, httpx2.InvalidURL) as problem:
-        raise FixRequest("Give the proxy's address as http://host:port.", code="invalid_input") from problem
+        told = "Give the proxy's address as http://host:port, as argument or in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY."
+        raise FixRequest(told, code="invalid_input", field="proxy") from problem
+    except OSError as problem:
+        named = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
+        told = f"SSL_CERT_FILE or SSL_CERT_DIR names no certificates ({named}: {problem.strerror or problem})."
+        raise FixRequest(told, code="invalid_input") from problem
+    except ImportError as problem:
+        told = "A SOCKS proxy needs another package: pip install socksio, or give a proxy as http://host:port."
+        raise FixRequest(told, code="invalid_input", field="proxy") from problem
 
 
 def _checked_key(api_key: str | None) -> str | None:
@@ -303,32 +322,88 @@ def _whole(
 
 
 def _json_object(response: httpx2.Response, content: bytes) -> dict[str, Any]:
+    """Read an answer; raises NoAnswer for one that was cut on its way, BadAnswer for one that is not the API's."""
+    host, known = _origin(response.url), _known(response)
     try:
         value = json.loads(content)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        value = None
+    except ValueError as problem:
+        if content.lstrip().startswith(b"{"):
+            raise NoAnswer(f"The answer of {host} is not whole: try again.", code="no_answer", **known) from problem
         value = None
     if not isinstance(value, dict):
-        message = f"{_origin(response.url)} does not answer as the API does: check the address."
-        raise BadAnswer(message, code="bad_answer", status=response.status_code)
+        raise BadAnswer(f"{host} does not answer as the API does: check the address.", code="bad_answer", **known)
     return value
+
+
+def _known(response: httpx2.Response) -> dict[str, Any]:
+    """Give what each exception of an answer tells of it."""
+    return {"status": response.status_code, "request_id": response.headers.get("x-request-id")}
 
 
 def _refusal(response: httpx2.Response, content: bytes, now: datetime) -> PlotiError:
     """Build the exception of a refusal, by its code (D1.5)."""
+    wait = retry_after_seconds(response.headers.get("retry-after"), now)
     try:
         error = json.loads(content)["error"]
         code, message, field = str(error["code"]), str(error["message"]), error.get("field")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        code, field = None, None
-        message = f"{_origin(response.url)} answered {response.status_code} without an error of the API."
-    return error_kind(code, response.status_code)(
-        message,
-        code=code or f"http_{response.status_code}",
-        status=response.status_code,
-        request_id=response.headers.get("x-request-id"),
-        field=field,
-        retry_after=retry_after_seconds(response.headers.get("retry-after"), now),
-    )
+        kind, message = _foreign(response)
+        code, field = f"http_{response.status_code}", None
+    else:
+        kind = error_kind(code, response.status_code)
+    return kind(message, code=code, field=field, retry_after=wait, **_known(response))
+
+
+def _foreign(response: httpx2.Response) -> tuple[type[PlotiError], str]:
+    """Tell what to do about a refusal that is not the API's: something between, or another server.
+
+    Its status alone never says that something is gone: a balancer answers `404` while the API behind it restarts.
+    """
+    status = response.status_code
+    told = f"{_origin(response.url)} answered {status}, not as the API does:"
+    if response.has_redirect_location:
+        return BadAnswer, f"{told} it points to {_goal(response)}. If that is the API, give it as PLOTI_API_URL."
+    if status == 407:
+        return (
+            FixRequest,
+            f"{told} the proxy wants a name and password, like HTTPS_PROXY=http://name:password@host:port.",
+        )
+    if status in {401, 403}:
+        return NotAllowed, f"{told} check the key, the address, and what stands between, like a proxy."
+    if status >= 500 or status in {408, 429}:
+        return RetryLater, f"{told} try again; where it stays, look at what stands between, like a proxy."
+    return BadAnswer, f"{told} check the address, and what stands between, like a proxy."
+
+
+def _goal(response: httpx2.Response) -> str:
+    """Name where a redirect points to."""
+    try:
+        return _origin(response.url.join(response.headers["location"]))
+    except httpx2.InvalidURL:
+        return "what is no address"
+
+
+def _unreached(url: httpx2.URL, told: str) -> PlotiError:
+    """Build the exception of a call that brought no answer, from what the connection said."""
+    untrusted = re.search(r"certificate verify failed: (.*?)\.?( \(_ssl|$)", told)
+    if untrusted:
+        message = (
+            f"The certificate of {_origin(url)} is not trusted ({untrusted[1]}): check the address and this machine's "
+            "clock. Where your network has a CA of its own, name its file in SSL_CERT_FILE."
+        )
+        return BadAnswer(message, code="bad_answer")
+    if told.startswith("407 "):
+        message = "The proxy wants a name and password: give them like HTTPS_PROXY=http://name:password@host:port."
+        return FixRequest(message, code="http_407", status=407)
+    if "WRONG_VERSION_NUMBER" in told or "RECORD_LAYER_FAILURE" in told:
+        told = "there is no TLS, perhaps its address begins with http://"
+    names = [name for each in (f"{url.scheme}_proxy", "all_proxy") for name in (each, each.upper())]
+    proxy = None if url.host in _LOOPBACK else next(filter(os.environ.get, names), None)
+    between = "" if proxy is None else f", the proxy in {proxy}"
+    message = f"No answer from {_origin(url)}: {told}. Check the address{between} and that it runs."
+    return NoAnswer(message, code="no_answer")
 
 
 def _link_refusal(response: httpx2.Response, now: datetime) -> PlotiError:

@@ -55,6 +55,8 @@ from ploti.errors import BadAnswer, FixRequest, NotFound, Reload, RetryLater
 _FEEDS = "/v1/feeds"
 _POLL_SECONDS: Final = 5.0
 _POLL_SECONDS_MOST: Final = 60.0
+WISHED_SECONDS_MOST: Final = 3_600.0
+"""Who follows without end waits no longer than this at a time, whatever `Retry-After` says."""
 Page = TypeVar("Page")
 Parts = Literal["snapshot", "changes", "backfill", "id_map"]
 
@@ -444,7 +446,7 @@ class Subscriptions:
                 if trouble is None:
                     raise
                 trouble(problem)
-                self._http.pause(max(problem.retry_after or 0, pause))
+                self._http.pause(min(max(problem.retry_after or 0, pause), WISHED_SECONDS_MOST))
                 pause = min(2 * pause, _POLL_SECONDS_MOST)
                 continue
             pause = _POLL_SECONDS

@@ -1,6 +1,7 @@
 """Errors by code, retries, and answers that make no sense."""
 
 import itertools
+import re
 from datetime import UTC, datetime
 
 import httpx2
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ploti
-from ploti._http import Http, Retries, _whole, retry_after_seconds
+from ploti._http import Http, Retries, _unreached, _whole, retry_after_seconds
 from ploti.contract.errors import ERROR_STATUS
 from ploti.errors import ERROR_KINDS, error_kind
 
@@ -152,27 +153,97 @@ def test_one_key_for_two_bodies_is_a_conflict(client):
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "kind"),
+    ("status", "body", "kind", "tries"),
     [
-        (502, b"<html>Bad gateway</html>", ploti.RetryLater),
-        (200, b"<html>Welcome</html>", ploti.BadAnswer),
-        (200, b"[1]", ploti.BadAnswer),
-        (200, b"", ploti.BadAnswer),
-        (302, b"", ploti.BadAnswer),
-        (404, b"nothing", ploti.NotFound),
-        (418, b'{"error": "tea"}', ploti.FixRequest),
-        (429, b"", ploti.RetryLater),
+        (502, b"<html>Bad gateway</html>", ploti.RetryLater, 5),
+        (429, b"", ploti.RetryLater, 5),
+        (200, b'{"topics": [', ploti.NoAnswer, 5),
+        (200, b"<html>Welcome</html>", ploti.BadAnswer, 1),
+        (200, b"[1]", ploti.BadAnswer, 1),
+        (200, b"", ploti.BadAnswer, 1),
+        (200, b"[" * 100_000, ploti.BadAnswer, 1),
+        (302, b"", ploti.BadAnswer, 1),
+        (401, b"", ploti.NotAllowed, 1),
+        (403, b"<html>Firewall</html>", ploti.NotAllowed, 1),
+        (404, b"404 page not found", ploti.BadAnswer, 1),
+        (407, b"", ploti.FixRequest, 1),
+        (410, b"<html>Gone</html>", ploti.BadAnswer, 1),
+        (418, b'{"error": "tea"}', ploti.BadAnswer, 1),
     ],
 )
-def test_an_answer_that_is_not_the_apis_is_told_as_such(client, fake, status, body, kind):
-    fake.fail_next("/v1/topics", status, times=9, body=body)
-    with pytest.raises(kind):
+def test_an_answer_that_is_not_the_apis_is_told_as_such(client, fake, status, body, kind, tries):
+    """No status of a proxy or balancer says that something is gone, or that an API's code was answered."""
+    fake.fail_next("/v1/topics", status, times=9, body=body, headers={"x-request-id": "req_7"})
+    with pytest.raises(kind) as raised:
         client.topics.list()
+    assert (type(raised.value), raised.value.status, raised.value.request_id) == (kind, status, "req_7")
+    assert len(fake.requests) == tries
+
+
+def test_a_dataset_is_not_taken_for_gone_where_a_balancer_answers(client, fake):
+    fake.fail_next(f"/datasets/{PERMITS}", 404, body=b"404 page not found")
+    with pytest.raises(ploti.BadAnswer, match="what stands between"):
+        client.feeds.datasets.get(PERMITS)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        (
+            "[Errno -2] Name or service not known",
+            ploti.NoAnswer,
+            "not known. Check the address, the proxy in HTTPS_PROXY",
+        ),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", ploti.NoAnswer, "there is no TLS"),
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1006)",
+            ploti.BadAnswer,
+            r"is not trusted \(self-signed certificate\).*SSL_CERT_FILE",
+        ),
+        (
+            "certificate verify failed: Hostname mismatch, certificate is not valid for 'x'. (_ssl.c:1006)",
+            ploti.BadAnswer,
+            r"\(Hostname mismatch, certificate is not valid for 'x'\)",
+        ),
+        ("407 Proxy Auth", ploti.FixRequest, "wants a name and password"),
+    ],
+)
+def test_what_keeps_an_answer_away_is_told_by_what_to_do_next(monkeypatch, said, kind, told):
+    monkeypatch.setenv("HTTPS_PROXY", "http://name:secret@proxy.example:1")
+    problem = _unreached(httpx2.URL("https://api.example/v1/topics?q=1"), said)
+    assert type(problem) is kind
+    assert re.search(told, problem.message)
+    assert "secret" not in problem.message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("HTTPS_PROXY", "foo://127.0.0.1:1", "HTTPS_PROXY"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1", "pip install socksio"),
+        ("SSL_CERT_FILE", "/nowhere.pem", "/nowhere.pem"),
+    ],
+)
+def test_surroundings_that_cannot_be_used_are_told(monkeypatch, name, value, told):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ploti.FixRequest, match=told):
+        ploti.Client("k", "https://api.example")
+
+
+def test_whoever_waits_is_told(fake):
+    fake.fail_next("/v1/topics", 429, "rate_limited", headers={"retry-after": "9"})
+    told = []
+    http = Http(
+        fake.base_url, fake.api_key, transport=fake.transport, sleep=lambda _: None,
+        waiting=lambda problem, seconds: told.append((problem.code, round(seconds))),
+    )  # fmt: skip
+    http.get("/v1/topics")
+    assert told == [("rate_limited", 9)]
 
 
 def test_a_redirect_is_not_followed(client, fake):
-    fake.fail_next("/v1/topics", 302, headers={"location": "/v1/places"}, body=b"")
-    with pytest.raises(ploti.BadAnswer):
+    fake.fail_next("/v1/topics", 302, headers={"location": "https://a:b@other.example/v1/places?key=1"}, body=b"")
+    with pytest.raises(ploti.BadAnswer, match=r"points to https://other\.example\. If"):
         client.topics.list()
     assert len(fake.requests) == 1
 
@@ -256,6 +327,8 @@ def test_a_time_out_out_of_range_is_refused(bad):
         (" 7 ", 7.0),
         ("Mon, 30 Nov 2026 12:00:09 GMT", 9.0),
         ("Mon, 30 Nov 2026 11:59:00 GMT", 0.0),
+        ("99999999999", 86_400.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0),
         ("soon", None),
         ("-3", None),
         ("²", None),

@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 import ploti
 from ploti.cli.attachments import attachments_line, attachments_wire
+from ploti.cli.connect import told
 from ploti.cli.progress import watching
 from ploti.cli.show import AsJson, cell, counted, local_time, present, show_table
 from ploti.sync.target import DatasetStatus, Say, Target, say_nothing
@@ -29,9 +30,9 @@ BEHIND = 1
 app = App(name="sync", help="Make a database follow a subscription.")
 
 
-def _several(told: str) -> Parameter:
+def _several(text: str) -> Parameter:
     """Make an option that may be repeated."""
-    return Parameter(negative="", show_default=False, help=told)
+    return Parameter(negative="", show_default=False, help=text)
 
 
 To = Annotated[
@@ -106,7 +107,7 @@ def sync_subscription(
     from ploti.sync.loop import sync
 
     followed = _named(subscription)
-    with ploti.Client() as client, watching(json) as progress:
+    with watching(json) as progress, ploti.Client(waiting=told(progress.line)) as client:
         target = _target(to, schema, progress.line, history=history, table_name=table_name)
         files: list[AttachmentsReport] = []
 
@@ -124,8 +125,8 @@ def sync_subscription(
         if follow:
             _follow(client, followed, run, progress.line, json)
         report = run()
-    told = {} if attachments is None else {"attachments": [attachments_wire(each) for each in files]}
-    present(_report_wire(report) | told, json, _show_report)
+    more = {} if attachments is None else {"attachments": [attachments_wire(each) for each in files]}
+    present(_report_wire(report) | more, json, _show_report)
     return BEHIND if report.behind or any(each.problem for each in files) else 0
 
 
@@ -180,7 +181,7 @@ def verify(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
     """Compare every table with its loaded version, record by record; the exit code is 1 where one differs."""
     from ploti.sync.loop import verify as compare
 
-    with ploti.Client() as client, watching(json) as progress:
+    with watching(json) as progress, ploti.Client(waiting=told(progress.line)) as client:
         found = compare(client, _target(to, schema, progress.line), progress=progress)
     present([_verified_wire(each) for each in found], json, _show_verified)
     return 0 if all(each.equal for each in found) else BEHIND
@@ -200,7 +201,7 @@ def repair(*datasets: str, to: To, schema: Schema = None, json: AsJson = False) 
     """
     from ploti.sync.loop import repair as mend
 
-    with ploti.Client() as client, watching(json) as progress:
+    with watching(json) as progress, ploti.Client(waiting=told(progress.line)) as client:
         done = mend(client, _target(to, schema, progress.line), datasets, progress=progress)
     present([_repaired_wire(each) for each in done], json, _show_repaired)
     return 0 if all(each.after.equal for each in done) else BEHIND
@@ -217,7 +218,7 @@ def resync(dataset: str, *, to: To, schema: Schema = None, rewrite_ids: RewriteI
     """
     from ploti.sync.loop import resync as reload
 
-    with ploti.Client() as client, watching(json) as progress:
+    with watching(json) as progress, ploti.Client(waiting=told(progress.line)) as client:
         report = reload(client, _target(to, schema, progress.line), dataset, rewrite_ids=rewrite_ids, progress=progress)
     present(_dataset_wire(report), json, lambda wire: _show_datasets([wire]))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ploti._client import Client
+from ploti._resources import WISHED_SECONDS_MOST
 from ploti.contract.events import WAIT_SECONDS_MOST
 from ploti.errors import FixRequest, Reload, RetryLater
 from ploti.sync.loop import SyncReport
@@ -40,7 +41,7 @@ def follow(
             waiting.for_more(report.cursor, _BEHIND_SECONDS if report.behind else None)
         except (RetryLater, TargetBusy) as problem:
             say(f"waiting: {problem.message}")
-            sleep(max(getattr(problem, "retry_after", None) or 0.0, pause))
+            sleep(min(max(getattr(problem, "retry_after", None) or 0.0, pause), WISHED_SECONDS_MOST))
             pause = min(2 * pause, _PAUSE_MOST)
 
 
