@@ -1,4 +1,4 @@
-"""Fixtures for sync targets: a PostgreSQL server with PostGIS, which is not in the wheel of the other tests."""
+"""Fixtures for sync targets: a PostgreSQL server with PostGIS, which the other tests' wheel lacks; a folder."""
 
 import os
 import pwd
@@ -63,3 +63,13 @@ def postgis_database(postgis_url):
             yield postgis_url.replace("/postgres?", f"/{name}?")
         finally:
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user may go into."""
+    folder = Path(tempfile.mkdtemp(prefix="ploti-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)

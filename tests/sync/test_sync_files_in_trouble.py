@@ -2,12 +2,9 @@
 
 import os
 import resource
-import shutil
 import signal
 import sqlite3
-import tempfile
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -184,16 +181,6 @@ def as_one_who_may_not():
     finally:
         if root:
             os.seteuid(0)
-
-
-@pytest.fixture
-def open_folder():
-    """A folder that every user may go into."""
-    folder = Path(tempfile.mkdtemp(prefix="ploti-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    folder.chmod(0o755)
-    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("locked", ["file", "folder"])

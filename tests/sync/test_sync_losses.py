@@ -1,16 +1,21 @@
 """What a hand, a copy or a backup took from a target is told by every command and brought back (D11.4, D11.5)."""
 
+import errno
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import duckdb
 import pytest
 from tests.sync.kits import ParquetKit
+from tests.sync.test_sync_files_in_trouble import as_one_who_may_not, little_room
+from tests.sync.test_sync_parquet_target import read_views
 
 from ploti import Client
 from ploti.sync.loop import repair, verify
-from ploti.sync.target import reach_nothing
+from ploti.sync.target import RowsDiffer, StepRefused, TargetUnusable, reach_nothing
+from ploti.sync.targets._folder_trouble import in_step, on_disk
 from ploti.testing.feed import SUBSCRIPTION, Feed
 from ploti.testing.stories import PERMITS, ZONES, A, B, permits, zones
 from ploti.testing.targets import check_rows, sync_feed
@@ -27,6 +32,14 @@ def current_of(kit):
 def parts_gone(kit):
     for part in current_of(kit).glob("*.parquet"):
         part.unlink()
+
+
+def part_of(kit, folder="."):
+    return next((current_of(kit) / folder).glob("*.parquet"))
+
+
+def cut_off(kit):
+    part_of(kit).write_bytes(part_of(kit).read_bytes()[:500])
 
 
 def state_garbled(kit):
@@ -48,7 +61,8 @@ def older_state_restored(kit):
 
 LOSSES = [
     ("the dataset's folder", table_gone, f"the table {A} is gone"),
-    ("the parts", parts_gone, f"the table {A} has lost its parts"),
+    ("the parts", parts_gone, f"the table {A} has parts that are gone or damaged"),
+    ("the end of a part", cut_off, f"the table {A} has parts that are gone or damaged"),
     ("the state file", lambda kit: (current_of(kit) / "_ploti.json").unlink(), f"the table {A} is gone"),
     ("the state file's content", state_garbled, f"the table {A} is gone"),
     ("a member of the state file", state_without_a_member, f"the table {A} is gone"),
@@ -140,6 +154,38 @@ def test_a_table_lost_in_a_first_load_that_broke_off_is_loaded_again(kit):
     table_gone(kit)
     assert not sync_feed(feed, kit).behind
     assert unequal(kit, feed) == {}
+
+
+def spoil(part, start, length):
+    content = bytearray(part.read_bytes())
+    content[start : start + length] = bytes(255 - each for each in content[start : start + length])
+    part.write_bytes(content)
+
+
+@pytest.mark.parametrize(("start", "length"), [(4, 40), (100, 900), (-200, 40)], ids=["head", "rows", "foot"])
+def test_a_part_that_is_damaged_inside_is_found_by_verify_and_brought_back(kit, feed, start, length):
+    spoil(part_of(kit), start, length)
+    assert unequal(kit, feed)[A].endswith("gone or damaged: `ploti sync repair` brings it back")
+    assert not sync_feed(feed, kit).datasets
+    with Client(**feed.api.client_options) as client:
+        assert repair(client, kit.open(reach_nothing), [A])[0].after.equal
+    spoil(part_of(kit), start, length)
+    feed.update(A, put=permits(71))
+    assert not sync_feed(feed, kit).behind
+    check_rows(feed, kit, A, 3)
+
+
+def test_a_damaged_history_is_named_with_what_to_do(tmp_path):
+    kit, feed = Keeping(tmp_path), Feed()
+    feed.add(A, PERMITS, permits(*range(6)))
+    sync_feed(feed, kit)
+    spoil(part_of(kit, "_history"), 300, 200)
+    feed.update(A, put=permits(71))
+    (report,) = sync_feed(feed, kit).behind
+    assert report.held.reason.startswith(f"parts in {current_of(kit) / '_history'} are damaged: put copies")
+    (current_of(kit) / "_history").rename(tmp_path / "moved")
+    assert not sync_feed(feed, kit).behind
+    check_rows(feed, kit, A, 2)
 
 
 # a state that is there, and no link to it
@@ -248,3 +294,66 @@ def test_a_file_in_place_of_the_datasets_folder_is_named(kit, feed):
     table_gone(kit)
     own_file(kit.path / A)
     assert "is a file that sync did not make: move it away" in sync_feed(feed, kit).behind[0].held.reason
+
+
+# no room, no right
+
+
+@pytest.mark.parametrize("room", [0, 1_000, 9_000, 60_000])
+def test_without_room_the_run_stops_and_the_next_goes_right(kit, feed, room):
+    feed.reload(A, permits(*range(100, 400)), "previous_unavailable")
+    before = kit.open(reach_nothing).state().cursor
+    with little_room(room), pytest.raises(TargetUnusable, match=r"Cannot use .*no room is left.*, then run sync again"):
+        sync_feed(feed, kit)
+    assert list(kit.path.rglob("*.new*")) == []
+    check_rows(feed, kit, A, kit.open(reach_nothing).state().datasets[A].version)
+    assert read_views(kit.path).keys() == {A, B}
+    assert before == kit.open(reach_nothing).state().cursor or A in behind(kit)
+    assert not sync_feed(feed, kit).behind
+    check_rows(feed, kit, A, 3)
+    assert read_views(kit.path)[A] == 300
+
+
+TROUBLE = [
+    (OSError(errno.ENOSPC, "No space left on device", "/f/p"), TargetUnusable, "Cannot use /f/p: no room is left"),
+    (OSError(errno.EROFS, "Read-only file system", "/f/p"), TargetUnusable, "Cannot use /f/p: Read-only file system"),
+    (
+        PermissionError(errno.EACCES, "Permission denied", "/f/p"),
+        StepRefused,
+        "Cannot use /f/p: Permission denied: see",
+    ),
+    (FileExistsError(errno.EEXIST, "File exists", "/f/p"), StepRefused, "Cannot use /f/p: File exists: see to it"),
+    (OSError(errno.EIO, "Input/output error"), TargetUnusable, "Cannot use /f: Input/output error: see to it"),
+    (duckdb.IOException('Could not write file "p": No space left on device'), TargetUnusable, "no room is left"),
+    (duckdb.OutOfMemoryException("memory"), duckdb.OutOfMemoryException, "memory"),
+    (duckdb.InvalidInputException("No magic bytes"), RowsDiffer, "damaged"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind", "told"), TROUBLE, ids=[f"{each[0]}"[:30] for each in TROUBLE])
+def test_what_the_disk_refuses_ends_the_run_only_where_all_would_meet_it(error, kind, told):
+    with pytest.raises(kind, match=told) as raised, in_step(Path("/f"), RowsDiffer("damaged")):
+        raise error
+    assert type(raised.value) is kind
+    if isinstance(error, OSError):
+        with pytest.raises(TargetUnusable, match=told), on_disk(Path("/f")):
+            raise error
+
+
+def test_a_dataset_whose_folder_may_not_be_written_does_not_hold_up_the_others(open_folder, feed):
+    kit = ParquetKit(open_folder)
+    sync_feed(feed, kit)
+    feed.update(A, put=permits(71))
+    feed.update(B, put=zones(8))
+    for each in (kit.path, *kit.path.rglob("*")):
+        each.chmod(0o777)
+    (kit.path / A).chmod(0o555)
+    with as_one_who_may_not():
+        (report,) = sync_feed(feed, kit).behind
+    assert report.dataset_id == A
+    assert f"Cannot use {kit.path / A}" in report.held.reason
+    assert "see that this user may read and write it" in report.held.reason
+    check_rows(feed, kit, B, 2)
+    (kit.path / A).chmod(0o777)
+    assert not sync_feed(feed, kit).behind
+    check_rows(feed, kit, A, 3)

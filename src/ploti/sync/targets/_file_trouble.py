@@ -49,6 +49,11 @@ def file_trouble(path: Path, told: str) -> TargetUnusable | None:
     return None
 
 
+def disk_trouble(path: Path, told: str) -> TargetUnusable:
+    """Say what is wrong with a file or folder that cannot be read or written."""
+    return file_trouble(path, told) or TargetUnusable(f"Cannot use {path}: {told}: see to it, {AGAIN}.")
+
+
 def damaged(path: Path, told: str) -> TargetUnusable:
     """Say that a file is not whole."""
     return TargetUnusable(f"Cannot use {path}: {_DAMAGED.format(told=told)}.")

@@ -20,6 +20,7 @@ from typing import Any, Final
 from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
 from ploti.sync.target import LAYOUT, DatasetInfo, StepBlocked, TargetUnusable
+from ploti.sync.targets._folder_trouble import on_disk
 
 _SYNC: Final = "_ploti_sync.json"
 _STATE: Final = "_ploti.json"
@@ -27,13 +28,18 @@ CURRENT: Final = "current"
 _MAKING: Final = ".making"
 _NAME: Final = re.compile(r"v\d+-\d+")
 """What the folder of a state is called."""
+_END: Final = b"PAR1"
+"""How a Parquet file ends."""
 PAST: Final = "_history"
 """Folder in a state for its history; readers of the state pass over names that begin so."""
 
 
 @dataclass(frozen=True)
 class TableState:
-    """What a dataset's folder holds: `turn` counts its states, `previous` is the one that readers may still be in."""
+    """What a dataset's folder holds: `turn` counts its states, `previous` is the one that readers may still be in.
+
+    `parts` names the table's parts; states of earlier releases name none.
+    """
 
     held: Held
     turn: int
@@ -42,6 +48,7 @@ class TableState:
     info: DatasetInfo | None
     previous: str | None
     folder: str
+    parts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is known of one dataset: the state of its table, whether that has parts, and the newest note of it."""
+    """What is known of one dataset: the state of its table, whether its parts are there, and the newest note of it."""
 
     dataset_id: str
     table: TableState | None
@@ -101,7 +108,7 @@ class Kept:
             return f"the table {self.dataset_id} is gone" if self.turn else None
         if self.table.turn < self.turn:
             return f"the table {self.dataset_id} is an older one than was here"
-        return None if self.has_parts else f"the table {self.dataset_id} has lost its parts"
+        return None if self.has_parts else damaged(self.dataset_id)
 
     @property
     def noted(self) -> Note:
@@ -126,9 +133,10 @@ class Folder:
     def read_book(self) -> Book:
         """Read the book; raises TargetUnusable for one of another layout."""
         file = self.path / _SYNC
-        if not file.exists():
-            return Book()
-        told = _read(file)
+        with on_disk(self.path):
+            if not file.exists():
+                return Book()
+            told = _read(file)
         if told.get("layout") != LAYOUT:
             raise TargetUnusable(f"{self.path} was made by another version of sync: use a new folder.")
         try:
@@ -142,16 +150,18 @@ class Folder:
         notes = {name: asdict(note) for name, note in book.notes.items()}
         told = {"layout": LAYOUT, "subscriptionId": book.subscription_id, "cursor": book.cursor, "updatedAt": now}
         told["tableNames"] = book.table_names
-        self.path.mkdir(parents=True, exist_ok=True)
         fresh = self.path / f"{_SYNC}.new"
-        write_synced(fresh, json.dumps({**told, "notes": notes}, ensure_ascii=False))
-        fresh.rename(self.path / _SYNC)
-        sync_folder(self.path)
+        with on_disk(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_synced(fresh, json.dumps({**told, "notes": notes}, ensure_ascii=False))
+            fresh.rename(self.path / _SYNC)
+            sync_folder(self.path)
 
     def read_all(self, book: Book) -> dict[str, Kept]:
         """Read what is known of every dataset, by id."""
-        folders = {each.name for each in self._with_states()}
-        return {name: self.read_one(book, name) for name in sorted(folders | book.notes.keys())}
+        with on_disk(self.path):
+            folders = {each.name for each in self._with_states()}
+            return {name: self.read_one(book, name) for name in sorted(folders | book.notes.keys())}
 
     def read_one(self, book: Book, dataset_id: str) -> Kept:
         """Read what is known of one dataset; raises TargetUnusable for a state that is none where no note tells it."""
@@ -165,7 +175,7 @@ class Folder:
         newest = _newest(self.of(dataset_id)) if table is None and note is None else None
         if newest is not None:
             note = Note(newest.turn, newest.held, newest.info)
-        return Kept(dataset_id, table, bool(self.parts(dataset_id)), note)
+        return Kept(dataset_id, table, table is not None and _has_parts(current, table), note)
 
     def _with_states(self) -> set[Path]:
         """Give the folders of datasets that have states."""
@@ -196,7 +206,8 @@ class Folder:
     def finish(self, dataset_id: str, state: TableState) -> None:
         """Make what was begun the current state, at once; what no reader can be in any more goes."""
         folder, name = self.of(dataset_id), state.folder
-        write_synced(folder / _MAKING / _STATE, json.dumps(asdict(state), ensure_ascii=False))
+        told = {**asdict(state), "parts": sorted(each.name for each in (folder / _MAKING).glob("*.parquet"))}
+        write_synced(folder / _MAKING / _STATE, json.dumps(told, ensure_ascii=False))
         sync_folder(folder / _MAKING)
         if (folder / name).exists():
             shutil.rmtree(folder / name)
@@ -214,8 +225,14 @@ class Folder:
 
         What is nothing that sync made, or has anything that the state has not, stays as it is.
         """
-        for folder in sorted(self._with_states()):
-            _relink(folder)
+        with on_disk(self.path):
+            for folder in sorted(self._with_states()):
+                _relink(folder)
+
+
+def damaged(dataset_id: str) -> str:
+    """Say that parts of a table cannot be used."""
+    return f"the table {dataset_id} has parts that are gone or damaged"
 
 
 def _relink(folder: Path) -> None:
@@ -273,7 +290,9 @@ def _read_state(folder: Path) -> TableState | None:
         info = None if told["info"] is None else DatasetInfo(**told["info"])
         held, turn, place = Held(**told["held"]), told["turn"], folder.resolve().name
         name = place if _NAME.fullmatch(place) else f"v{held.version}-{turn}"
-        return TableState(held, turn, told["schema"], told["loaded_at"], info, told["previous"], name)
+        return TableState(
+            held, turn, told["schema"], told["loaded_at"], info, told["previous"], name, told.get("parts", ())
+        )
     except (KeyError, TypeError) as error:
         raise _unreadable(file) from error
 
@@ -304,12 +323,31 @@ def _note(told: Mapping[str, Any]) -> Note:
     return Note(told["turn"], held and Held(**held), info and DatasetInfo(**info))
 
 
+def _has_parts(folder: Path, table: TableState) -> bool:
+    """Tell whether the parts of a state are there, none of them cut off."""
+    paths = [folder / name for name in table.parts] or list(folder.glob("*.parquet"))
+    return bool(paths) and all(_ends(each) for each in paths)
+
+
+def _ends(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            file.seek(-len(_END), os.SEEK_END)
+            return file.read() == _END
+    except OSError:  # gone, no file, too short for an end, or not to be read: no part that anyone can use
+        return False
+
+
 def write_synced(path: Path, text: str) -> None:
-    """Write a file and have the disk hold it."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a file and have the disk hold it; nothing is left of one that cannot be written whole."""
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def sync_file(path: Path) -> None:

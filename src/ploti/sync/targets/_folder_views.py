@@ -10,6 +10,7 @@ import duckdb
 from ploti.sync.target import INFO_COLUMNS
 from ploti.sync.targets._duckdb_file import STORAGE_VERSION
 from ploti.sync.targets._folder_books import Kept
+from ploti.sync.targets._folder_trouble import on_disk
 from ploti.sync.targets._parts import literal, parts_source, quoted
 
 VIEWS: Final = "views.duckdb"
@@ -38,9 +39,23 @@ class Shown:
 
 
 def write_views(folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Sequence[Path]]) -> None:
-    """Replace the file of views, at once; a view names the parts themselves, so that it never shows two states."""
+    """Replace the file of views, at once; a view names the parts themselves, so that it never shows two states.
+
+    Parts that cannot be read get no view.
+    """
     fresh = folder / f"{VIEWS}.new"
-    fresh.unlink(missing_ok=True)
+    with on_disk(folder):
+        try:
+            while (unreadable := _make(fresh, known, parts)) is not None:
+                parts = {name: own for name, own in parts.items() if name != unreadable}
+            fresh.rename(folder / VIEWS)
+        finally:
+            _clear(fresh)
+
+
+def _make(fresh: Path, known: Mapping[str, Kept], parts: Mapping[str, Sequence[Path]]) -> str | None:
+    """Make a file of views; gives the first that cannot be made, None where all are."""
+    _clear(fresh)
     with duckdb.connect() as db:
         db.execute(f"ATTACH {literal(str(fresh))} AS fresh (STORAGE_VERSION '{STORAGE_VERSION}')")
         db.execute("USE fresh")
@@ -56,11 +71,20 @@ def write_views(folder: Path, known: Mapping[str, Kept], parts: Mapping[str, Seq
         for name, own in parts.items():
             if own:
                 source = parts_source(path.absolute() for path in own)
-                db.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {source}")
+                try:
+                    db.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {source}")
+                except duckdb.Error:  # of many kinds, by what is wrong with a file
+                    return name
         db.execute("COMMIT")
+        db.execute("CHECKPOINT fresh")
         db.execute("USE memory")
         db.execute("DETACH fresh")
-    fresh.rename(folder / VIEWS)
+    return None
+
+
+def _clear(fresh: Path) -> None:
+    for each in (fresh, fresh.with_name(f"{fresh.name}.wal")):
+        each.unlink(missing_ok=True)
 
 
 def _told(kept: Kept) -> list[Any]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ploti.sync.target import TargetBusy, TargetUnusable
+from ploti.sync.target import TargetBusy
+from ploti.sync.targets._file_trouble import disk_trouble
 
 
 @contextmanager
@@ -16,7 +17,7 @@ def run_lock(path: Path, target: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise TargetUnusable(f"Cannot write beside {target}: {error.strerror}.") from error
+        raise disk_trouble(target, error.strerror or str(error)) from error
     try:
         _take(handle, target)
         yield
@@ -30,5 +31,8 @@ def _take(handle: int, target: Path) -> None:
     except BlockingIOError:
         holder = os.read(handle, 32).decode("ascii", "replace").strip() or "unknown"
         raise TargetBusy(f"Another sync (process {holder}) is writing to {target}: wait until it has ended.") from None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        raise disk_trouble(target, error.strerror or str(error)) from error

@@ -30,6 +30,7 @@ from ploti.sync.target import (
     TableSpoilt,
     Target,
     TargetState,
+    TargetUnusable,
     as_found,
     brought_back,
     check_columns,
@@ -37,15 +38,17 @@ from ploti.sync.target import (
     reach_nothing,
 )
 from ploti.sync.targets._duckdb_digest import digest_of, digest_of_parts
-from ploti.sync.targets._folder_books import Book, Folder, Kept, Note, TableState
+from ploti.sync.targets._folder_books import CURRENT, PAST, Book, Folder, Kept, Note, TableState, damaged
 from ploti.sync.targets._folder_history import PartsHistory
 from ploti.sync.targets._folder_parts import SMALL_ROWS, Rewriting, differing, stored_types, take_snapshot, types_of
+from ploti.sync.targets._folder_trouble import in_step
 from ploti.sync.targets._folder_views import Shown, write_views
 from ploti.sync.targets._parts import parts_source, quoted, reading
 from ploti.sync.targets._paths import path_in
 from ploti.sync.targets._run_lock import run_lock
 
 _MEMORY: Final = "512MB"
+_OTHERWISE: Final = "put copies of them back, or move that folder away, so that the history begins anew"
 
 
 def open_target(url: str, reach: Reach, say: Say, *, history: bool = False, table_name: str | None = None) -> Target:
@@ -81,7 +84,7 @@ class ParquetTarget:
                 yield
             except BaseException:
                 if self.shown.moved:
-                    with suppress(duckdb.Error, OSError):  # what ended the run is told, not this
+                    with suppress(TargetUnusable):  # what ended the run is told, not this
                         self._show()
                 raise
             finally:
@@ -104,7 +107,7 @@ class ParquetTarget:
         if delivery.ids_replaced is not None:
             raise _no_tables()
         kept = self._kept(delivery.dataset_id)
-        with self._making(delivery, kept) as (reader, making, turn):
+        with self._making(delivery, kept, None) as (reader, making, turn):
             moved = take_snapshot(reader, delivery, making, turn)
             self.reach("sync.staged")
             self._keep_history(reader, delivery, making, turn)
@@ -117,7 +120,7 @@ class ParquetTarget:
         kept, parts = self._kept(delivery.dataset_id), self.folder.parts(delivery.dataset_id)
         if kept.table is None or kept.lost:
             raise RowsDiffer(kept.lost or "the table is not there any more")
-        with self._making(delivery, kept) as (reader, making, turn):
+        with self._making(delivery, kept, RowsDiffer(damaged(kept.dataset_id))) as (reader, making, turn):
             moved = Rewriting(reader, delivery, parts, making, turn, self.small_rows).apply()
             self.reach("sync.staged")
             self._keep_history(reader, delivery, making, turn)
@@ -131,7 +134,7 @@ class ParquetTarget:
         if kept.table is None or kept.lost:
             raise TableSpoilt(kept.lost or "the table is not there any more")
         compared = [column["name"] for column in delivery.schema["columns"] if column["name"] not in volatile]
-        with self._making(delivery, kept) as (reader, making, turn):
+        with self._making(delivery, kept, TableSpoilt(damaged(kept.dataset_id))) as (reader, making, turn):
             taken = take_snapshot(reader, delivery, making, turn)
             self._keep_history(reader, delivery, making, turn)
             counts = differing(reader, parts, sorted(making.glob("*.parquet")), compared)
@@ -174,7 +177,8 @@ class ParquetTarget:
         table = kept.table
         if table is None:
             raise StepRefused("no rows were loaded yet")
-        with reading(_MEMORY, self.downloads) as reader:
+        spoilt = TableSpoilt(brought_back(damaged(dataset_id)))
+        with in_step(self.folder.of(dataset_id), spoilt), reading(_MEMORY, self.downloads) as reader:
             stored = stored_types(table.schema)
             check_whole(dataset_id, types_of(reader, parts), stored)
             reader.execute(f"CREATE TEMP VIEW {quoted(dataset_id)} AS SELECT * FROM {parts_source(parts)}")
@@ -212,19 +216,24 @@ class ParquetTarget:
         self.folder.write_book(book, self.now().isoformat(timespec="milliseconds"))
 
     @contextmanager
-    def _making(self, delivery: Delivery, kept: Kept) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path, int]]:
-        """Begin a state of a dataset's table, and read its files."""
-        making = self.folder.begin(delivery.dataset_id)
-        self.reach("sync.opened")
-        with reading(_MEMORY, self.downloads) as reader:
-            yield reader, making, kept.turn + 1
+    def _making(
+        self, delivery: Delivery, kept: Kept, unreadable: StepRefused | None
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path, int]]:
+        """Begin a state of a dataset's table, and read its files; raises `unreadable` for parts that are."""
+        with in_step(self.folder.of(delivery.dataset_id), unreadable):
+            making = self.folder.begin(delivery.dataset_id)
+            self.reach("sync.opened")
+            with reading(_MEMORY, self.downloads) as reader:
+                yield reader, making, kept.turn + 1
 
     def _keep_history(self, reader: duckdb.DuckDBPyConnection, delivery: Delivery, making: Path, turn: int) -> None:
         """Bring the table's history up to date, where one is asked for or was begun (D11.5)."""
         before, table = self.folder.past(delivery.dataset_id), sorted(making.glob("*.parquet"))
         if before or self.history:
             history = PartsHistory(reader, delivery.schema, table, before, making, turn, self.small_rows)
-            history.keep(delivery.version, self.now())
+            folder = self.folder.of(delivery.dataset_id)
+            with in_step(folder, StepBlocked(f"parts in {folder / CURRENT / PAST} are damaged: {_OTHERWISE}")):
+                history.keep(delivery.version, self.now())
 
     def _finish(self, delivery: Delivery, kept: Kept, held: Held, moved: Moved, info: DatasetInfo | None) -> None:
         self.reach("sync.rows_written")
