@@ -79,12 +79,22 @@ def settings(
 
 
 def login_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Name the file in the user's configuration folder that holds the login."""
-    if sys.platform == "win32":
-        folder = environment.get("APPDATA")
-    else:
-        folder = environment.get("XDG_CONFIG_HOME")
-    return Path(folder or Path.home() / ".config") / "ploti" / "login.json"
+    """Name the file in the user's configuration folder that holds the login; raises FixRequest for a user without."""
+    return (
+        user_folder("APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME", ".config", environment) / "login.json"
+    )
+
+
+def user_folder(
+    variable: str, named: str, environment: Mapping[str, str] = os.environ, home: Callable[[], Path] = Path.home
+) -> Path:
+    """Name the folder that this program has below one of the user's; raises FixRequest for a user without a home."""
+    folder = environment.get(variable)
+    try:
+        return Path(folder or home() / named) / "ploti"
+    except RuntimeError as problem:
+        told = f"This user has no home folder: set {variable} to a folder, or HOME."
+        raise FixRequest(told, code="invalid_input") from problem
 
 
 def stored_login(path: Path) -> dict[str, str]:

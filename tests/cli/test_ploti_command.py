@@ -440,6 +440,21 @@ def test_a_terminal_too_narrow_for_a_table_gets_facts(fake):
     assert on_a_terminal(160, "feeds datasets list")[0].split()[:2] == ["ID", "TITLE"]
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_programs_get_utf_8_whatever_the_locale(fake, encoding):
+    fake.add_dataset("ds_trees", title="Bäume 🌳")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    for more in ("", "--csv"):
+        done = shell(f"feeds datasets list {more}", env=environment, text=False)
+        assert (done.returncode, "Bäume 🌳".encode() in done.stdout) == (0, True)
+
+
+def test_a_terminal_that_lacks_a_letter_gets_another(fake, monkeypatch):
+    fake.add_dataset("ds_trees", title="Bäume 🌳")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert any("B?ume ?" in line for line in on_a_terminal(120, "feeds datasets list"))
+
+
 def test_times_are_in_the_users_zone(fake):
     env = {**os.environ, "TZ": "Asia/Kathmandu"}
     code = "from ploti.cli.show import local_time; print(local_time('2026-10-18T06:12:40.000Z'))"

@@ -154,8 +154,15 @@ ILLS = [
     (lambda feed, monkeypatch: monkeypatch.delenv("PLOTI_API_KEY"), "key", "ploti login"),
     (lambda feed, monkeypatch: monkeypatch.setenv("PLOTI_API_URL", "http://127.0.0.1:9"), "API", "127.0.0.1:9"),
     (lambda feed, monkeypatch: monkeypatch.setenv("PLOTI_API_URL", "ftp://x"), "settings", "http"),
-    (lambda feed, monkeypatch: feed.api.fail_next("topics", 500), "API", "Refused"),
+    (lambda feed, monkeypatch: feed.api.fail_next("subscriptions", 500), "API", "Refused"),
+    (lambda feed, monkeypatch: feed.api.fail_next("subscriptions", 403, "not_allowed"), "API", "this key read feeds"),
+    (lambda feed, monkeypatch: monkeypatch.setattr("tempfile.tempdir", "/proc"), "disk", "TMPDIR"),
     (spoil_login, "key", "chmod 600"),
+    (
+        lambda *made: (spoil_login(*made), made[1].setenv("PLOTI_API_URL", "http://127.0.0.1:9")),
+        "key",
+        "stored one is for",
+    ),
 ]
 
 
@@ -170,7 +177,7 @@ def test_doctor_names_what_is_wrong(feed, monkeypatch, capsys, spoil, check, tol
 @pytest.mark.parametrize(
     ("skew", "ok", "told"),
     [
-        (None, None, "does not tell"),
+        (None, None, "not known"),
         (59.0, True, "agrees"),
         (-3600.0, False, "3,600 seconds ahead of"),
         (61, False, "behind"),

@@ -6,7 +6,7 @@ import os
 import pytest
 
 import ploti
-from ploti._client import DEFAULT_URL, login_path, settings, store_login, stored_login
+from ploti._client import DEFAULT_URL, login_path, settings, store_login, stored_login, user_folder
 
 HERE = "http://127.0.0.1:9000"
 
@@ -94,3 +94,14 @@ def test_calls_go_through_the_proxy_that_is_named(fake):
 def test_a_proxy_that_is_none_is_told(proxy):
     with pytest.raises(ploti.FixRequest, match="proxy"):
         ploti.Client("ploti_key", "http://api.example", proxy=proxy)
+
+
+def test_a_user_without_a_home_is_told_what_to_set():
+    """As in a container whose user nobody knows."""
+
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    with pytest.raises(ploti.FixRequest, match="set XDG_CONFIG_HOME"):
+        user_folder("XDG_CONFIG_HOME", ".config", {}, nowhere)
+    assert str(user_folder("XDG_CONFIG_HOME", ".config", {"XDG_CONFIG_HOME": "/x"}, nowhere)) == "/x/ploti"

@@ -1,5 +1,6 @@
 """The `ploti` command: how its process begins and ends. What it carries out is in `command`."""
 
+import io
 import os
 import signal
 import sys
@@ -22,9 +23,19 @@ def _terminated(number: int, _frame: object) -> None:
     raise _Terminated
 
 
+def _speak() -> None:
+    """Write UTF-8 for programs, and on a terminal what it can show, so that no name stops a command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="replace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8")
+
+
 def main() -> None:
     """Run the command line of this process."""
     signal.signal(signal.SIGTERM, _terminated)
+    _speak()
     try:
         from ploti.cli.command import run  # here, so that ctrl-C is heard also while it is loaded
 

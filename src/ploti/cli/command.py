@@ -24,7 +24,9 @@ app.command("ploti.cli.webhooks:app", name="webhooks", help="Addresses of yours 
 app.command("ploti.cli.sync:app", name="sync", help="Make a database follow a subscription.")
 app.command("ploti.cli.listen:listen", name="listen", help="Post a subscription's events to an address of yours.")
 app.command("ploti.cli.login:login", name="login", help="Store an API key and address for this user.")
-app.command("ploti.cli.doctor:doctor", name="doctor", help="Check this machine, the key, the API and the clock.")
+app.command(
+    "ploti.cli.doctor:doctor", name="doctor", help="Check this machine, its disk and clock, the key and the API."
+)
 app.command("ploti.cli.doctor:completion", name="completion", help="Print the script that lets a shell complete.")
 app.command("ploti.cli.login:version", name="version", help="Show the version of this program.")
 

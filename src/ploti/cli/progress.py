@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Final
 
 from ploti.cli.show import byte_size, printable
 from ploti.sync.target import Progress
@@ -11,6 +12,9 @@ from ploti.sync.target import Progress
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
+
+
+_BAR_WIDTH: Final = 70
 
 
 class Lines(Progress):
@@ -55,8 +59,8 @@ class Bar(Progress):
 
 @contextmanager
 def watching(quiet: bool) -> Iterator[Progress]:
-    """Give a bar on a terminal, lines elsewhere, nothing beside JSON."""
-    if quiet or not sys.stderr.isatty():
+    """Give a bar on a terminal that is wide enough, lines elsewhere, nothing beside JSON."""
+    if quiet or not sys.stderr.isatty() or get_terminal_size().columns < _BAR_WIDTH:
         yield Progress() if quiet else Lines()
         return
     from rich.console import Console
