@@ -35,7 +35,7 @@ def narrowed(delivery: Delivery, choice: str | None, *, is_new: bool = False) ->
     """
     if choice is None:
         return delivery
-    told: Mapping[str, list[str]] = json.loads(choice)
+    told = _told(choice)
     names = [column["name"] for column in delivery.schema["columns"]]
     named = {name for listed in told.values() for name in listed}
     if is_new and (unknown := sorted(named - set(names))):
@@ -48,3 +48,14 @@ def narrowed(delivery: Delivery, choice: str | None, *, is_new: bool = False) ->
         constants={name: value for name, value in delivery.constants.items() if name in kept},
         left_out=frozenset(names) - kept,
     )
+
+
+def _told(choice: str) -> Mapping[str, list[str]]:
+    """Read a stored choice; raises StepRefused for one that a user changed by hand into none."""
+    try:
+        told = json.loads(choice)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or told.keys() not in ({"only"}, {"without"}):
+        raise StepRefused("the choice of its columns was changed by hand: choose again with --columns or --without")
+    return told

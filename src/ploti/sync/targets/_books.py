@@ -1,23 +1,27 @@
 """The two tables in which a database keeps its books: `_ploti_sync` and `_ploti_datasets` (D11.7)."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Protocol, TypeVar, cast, get_args
 
 from ploti.contract.digest import Digest
+from ploti.contract.events import event_number
 from ploti.contract.resources import Schema
-from ploti.sync.plan import Held
+from ploti.contract.values import STORAGE_TYPES
+from ploti.sync.plan import Held, State
 from ploti.sync.target import (
     INFO_COLUMNS,
     LAYOUT,
     DatasetInfo,
     DatasetStatus,
     Delivery,
+    StepRefused,
     TableNames,
+    TableSpoilt,
     TargetState,
     TargetUnusable,
 )
@@ -37,6 +41,8 @@ _DATASETS_SQL: Final = """CREATE TABLE IF NOT EXISTS {datasets} (
     loaded_version {whole}, schema_version {text}, loaded_at {instant}, rows {whole},
     state {text}, reason {text}, accepted_major {whole}, position {whole}, schema {text},
     chosen_columns {text}, table_name {text})"""
+_NO_SCHEMA: Final = cast(Schema, {"columns": []})
+_STATES: Final = frozenset(get_args(State))
 _COUNTS: Final = 'coalesce(rows, 0), coalesce("position", 0)'
 _HELD: Final = f"dataset_id, loaded_version, schema_version, accepted_major, state, reason, {_COUNTS}, chosen_columns"
 
@@ -74,7 +80,7 @@ class Books:
         return bool(db.execute(self.find, [SYNC, DATASETS]).fetchall()[0][0] == 2)
 
     def read_state(self, db: Database, asked: str | None) -> TargetState:
-        """Read subscription, cursor and what is held.
+        """Read subscription, cursor and what is held; what a user wrote there that cannot be is not taken for known.
 
         Raises TargetUnusable for a layout of another version, or where tables are `asked` to have other names.
         """
@@ -88,15 +94,19 @@ class Books:
                 f"This {self.place} was made by another version of sync (layout {layout}): use a new {self.place}."
             )
         self.names(db, asked)
-        held = {row[0]: Held(*row) for row in db.execute(f"SELECT {_HELD} FROM {self.datasets}").fetchall()}
-        return TargetState(subscription_id, cursor, held)
+        named = f"SELECT {_HELD} FROM {self.datasets} WHERE dataset_id IS NOT NULL"
+        held = {row[0]: _held(row) for row in db.execute(named).fetchall()}
+        known = isinstance(cursor, str) and event_number(cursor) is not None
+        return TargetState(subscription_id, cursor if known else None, held)
 
     def read_status(self, db: Database) -> list[DatasetStatus]:
         """List the datasets by id."""
         if not self.laid_out(db):
             return []
-        query = f"SELECT {_HELD}, title, place_id, loaded_at FROM {self.datasets} ORDER BY dataset_id"
-        return [DatasetStatus(Held(*row[:9]), row[9], row[10], _text(row[11])) for row in db.execute(query).fetchall()]
+        query = (
+            f"SELECT {_HELD}, title, place_id, loaded_at FROM {self.datasets} WHERE dataset_id IS NOT NULL ORDER BY 1"
+        )
+        return [DatasetStatus(_held(row[:9]), row[9], row[10], _text(row[11])) for row in db.execute(query).fetchall()]
 
     def read_infos(self, db: Database) -> dict[str, DatasetInfo]:
         """Read what is stored of what the API says, by dataset."""
@@ -106,11 +116,23 @@ class Books:
         return {row[0]: DatasetInfo(*row[1:]) for row in rows}
 
     def read_schema(self, db: Database, dataset_id: str) -> Schema | None:
-        """Read the schema of a dataset's table; None where no rows were loaded."""
+        """Read the schema of a dataset's table; None where no rows were loaded, one without columns where it is none.
+
+        With the latter every column counts as the user's, so that what comes next makes the table whole.
+        """
         if not self.laid_out(db):
             return None
         rows = db.execute(f"SELECT schema FROM {self.datasets} WHERE {self._named}", [dataset_id]).fetchall()
-        return cast(Schema, json.loads(rows[0][0])) if rows and rows[0][0] is not None else None
+        return _schema(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def loaded_schema(self, db: Database, dataset_id: str) -> Schema:
+        """Read the schema of a table; raises StepRefused where none was loaded, TableSpoilt where it is no schema."""
+        schema = self.read_schema(db, dataset_id)
+        if schema is None:
+            raise StepRefused("no rows were loaded yet")
+        if schema is _NO_SCHEMA:
+            raise TableSpoilt(f"the schema in {DATASETS} was changed by hand: `ploti sync repair` brings it back")
+        return schema
 
     def names(self, db: Database, asked: str | None) -> TableNames:
         """Read how tables are named; raises TargetUnusable where other names are asked for."""
@@ -158,6 +180,29 @@ class Books:
     @property
     def _named(self) -> str:
         return f"dataset_id = {self.mark}"
+
+
+def _held(row: Sequence[Any]) -> Held:
+    """Give what is held of a dataset; where its row cannot be one that sync wrote, nothing is, so that it is loaded."""
+    dataset_id, version, schema_version, accepted_major, state, reason, rows, position, columns = row
+    sound = (
+        all(isinstance(each, int) for each in (rows, position))
+        and all(each is None or isinstance(each, int) for each in (version, accepted_major))
+        and all(each is None or isinstance(each, str) for each in (schema_version, reason, columns))
+        and state in _STATES
+    )
+    changed = f"its row in {DATASETS} was changed by hand"
+    return Held(*row) if sound else Held(dataset_id, state="behind", reason=changed)
+
+
+def _schema(text: str) -> Schema:
+    try:
+        told = json.loads(text)
+        if all(column["type"] in STORAGE_TYPES and isinstance(column["name"], str) for column in told["columns"]):
+            return cast(Schema, told)
+    except (ValueError, TypeError, LookupError, RecursionError):  # whatever a user wrote there
+        pass
+    return _NO_SCHEMA
 
 
 def _text(moment: Any) -> str | None:

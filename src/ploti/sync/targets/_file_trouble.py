@@ -23,12 +23,12 @@ _MEANT: Final = (
     (
         (
             "readonly",
-            "Read-only",
-            "read-only",
+            "ead-only",
             "Permission denied",
             "nable to open",
             "annot open",
-            "ould not",
+            "not write",
+            "not fsync",
             "disk I/O",
         ),
         f"{{told}}: see that this user may read and write it and what is beside it, {AGAIN}",

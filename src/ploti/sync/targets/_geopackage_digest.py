@@ -48,7 +48,6 @@ def digest_of(db: sqlite3.Connection, table: str, columns: Iterable[Stored]) -> 
     """Compute the digest of a table over its non-volatile record columns."""
     db.create_function("ploti_bits", 1, _bits, deterministic=True)
     db.create_function("ploti_hex", 1, _hex, deterministic=True)
-    db.text_factory = _decoded
     own = sorted(columns, key=lambda each: each.name.encode())
     texts = "".join(f", {_text(each.type, each.column)} AS c{at}" for at, each in enumerate(own))
     row = " || ".join(_part(each.name, at) for at, each in enumerate(own)) or "''"
@@ -69,11 +68,6 @@ def _text(type_: ColumnType, column: str) -> str:
 
 def _part(name: str, at: int) -> str:
     return f"coalesce({literal(f'{name}:')} || length(c{at}) || ':' || c{at} || ';', '')"
-
-
-def _decoded(text: bytes) -> str:
-    """Give a text; one that is not UTF-8 in letters that tell its bytes, more of them than SQLite counts."""
-    return text.decode(errors="backslashreplace")
 
 
 def _bits(number: float) -> str | None:

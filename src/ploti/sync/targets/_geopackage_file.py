@@ -40,8 +40,8 @@ class GeoPackageFile:
                 self._make_one_file()
 
     def _make_one_file(self) -> None:
-        """Bring the log into the file and do without one from now on; where others have the file open it stays."""
-        with suppress(sqlite3.OperationalError), closing(self._connect("rw")) as db:
+        """Bring the log into the file and do without one from now on; where that cannot be, as by others, it stays."""
+        with suppress(sqlite3.DatabaseError), closing(self._connect("rw")) as db:
             db.execute("PRAGMA busy_timeout = 0")
             db.execute("PRAGMA journal_mode = DELETE")
 
@@ -51,6 +51,7 @@ class GeoPackageFile:
         mode = "ro" if read_only else "rwc"
         with explained(self.path), closing(self._connect(mode)) as db:
             register(db)
+            db.text_factory = _decoded
             db.execute("PRAGMA temp_store = FILE")
             db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             db.execute("SELECT count(*) FROM sqlite_master")
@@ -89,6 +90,11 @@ class GeoPackageFile:
             db.execute(f"PRAGMA busy_timeout = {int(self.wait_seconds * 1000)}")
             db.execute("BEGIN IMMEDIATE")
         db.execute(f"PRAGMA busy_timeout = {int(self.wait_seconds * 1000)}")
+
+
+def _decoded(text: bytes) -> str:
+    """Give a text; one that is not UTF-8 in letters that tell its bytes, more of them than SQLite counts."""
+    return text.decode(errors="backslashreplace")
 
 
 def _busy(error: sqlite3.Error) -> bool:

@@ -132,9 +132,7 @@ class DuckTarget(BooksInFile):
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
         with self.file.opened(read_only=True) as db:
-            schema = _BOOKS.read_schema(db, dataset_id)
-            if schema is None:
-                raise StepRefused("no rows were loaded yet")
+            schema = _BOOKS.loaded_schema(db, dataset_id)
             left_out = set(volatile)
             types = {each["name"]: each["type"] for each in schema["columns"] if each["name"] not in left_out}
             stored = {name: STORAGE_TYPES[type_].duckdb for name, type_ in wanted_columns(schema).items()}

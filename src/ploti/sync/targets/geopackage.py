@@ -164,9 +164,7 @@ class GeoPackageTarget(BooksInFile):
     def digest(self, dataset_id: str, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a table's rows, volatile columns left out (D5.6)."""
         with self.file.opened(read_only=True) as db:
-            schema = _BOOKS.read_schema(db, dataset_id)
-            if schema is None:
-                raise StepRefused("no rows were loaded yet")
+            schema = _BOOKS.loaded_schema(db, dataset_id)
             own = {each["name"] for each in schema["columns"]} - set(volatile)
             table = _BOOKS.names(db, None).of(dataset_id)
             shape = shape_of(db, table)
