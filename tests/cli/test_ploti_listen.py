@@ -14,6 +14,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from standardwebhooks import Webhook as Receiving
+from standardwebhooks.webhooks import WebhookVerificationError
 
 import ploti
 from ploti._http import Http
@@ -45,16 +47,20 @@ def command(line):
 
 @contextmanager
 def receiver(answers=()):
-    """A receiver that verifies as the docs say and notes the events; `answers` are statuses to give instead."""
+    """A receiver that verifies as the docs and the Standard Webhooks library do, and notes the events.
+
+    `answers` are statuses to give instead.
+    """
     got, left = [], list(answers)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["content-length"]))
             try:
+                Receiving(SECRET).verify(body, dict(self.headers))
                 got.append((ploti.webhooks.verify(body, self.headers, SECRET), self.headers["webhook-id"]))
                 status = left.pop(0) if left else 204
-            except ploti.BadSignature:
+            except (ploti.BadSignature, WebhookVerificationError):
                 status = 401
             self.send_response(status)
             self.send_header("content-length", "0")
@@ -90,6 +96,25 @@ def test_what_is_not_accepted_is_told_and_the_next_goes_on(feed, capsys):
     shown = capsys.readouterr()
     assert "not accepted: " in shown.out
     assert "Signing secret for this run: whsec_" in shown.err
+
+
+def test_an_event_is_sent_again_until_it_is_accepted_and_the_cursor_to_go_on_with_is_told(feed, capsys):
+    with receiver([500, 302, 200, 500]) as (url, got):
+        line = f"listen {SUBSCRIPTION} --forward-to {url} --once --secret {SECRET}"
+        assert command(f"{line} --cursor evt_000000000000 --events added --retry") == 0
+        assert [(event["id"], id_) for event, id_ in got] == [("evt_000000000001", got[0][1])] * 3
+        shown = capsys.readouterr()
+        assert [line.split("  ")[-1] for line in shown.out.splitlines()] == [
+            "not accepted: 500",
+            "not accepted: 302",
+            "200",
+        ]
+        assert shown.err.splitlines()[-1] == "Go on with --cursor evt_000000000001"
+        feed.api.hold(A)
+        assert command(f"{line} --cursor evt_000000000001") == 1
+        assert capsys.readouterr().err.splitlines()[-1] == "Go on with --cursor evt_000000000001"
+        assert command(f"{line} --cursor evt_000000000001") == 0
+        assert capsys.readouterr().err.splitlines()[-1] == "Go on with --cursor evt_000000000003"
 
 
 def test_only_new_events_and_only_the_types_named_unless_more_is_asked(feed, monkeypatch, capsys):

@@ -17,6 +17,8 @@ from ploti.cli.show import EVENT_PREFIX, AsJson, Names, event_types, printable, 
 from ploti.contract.events import EVENTS_PER_PAGE_MOST, Event
 
 _ANSWER_SECONDS: Final = 15.0
+_FIRST_PAUSE: Final = 0.25
+_PAUSE_MOST: Final = 30.0
 
 
 def listen(
@@ -28,12 +30,14 @@ def listen(
     events: Names = None,
     secret: str | None = None,
     once: Annotated[bool, Parameter(negative="")] = False,
+    retry: Annotated[bool, Parameter(negative="")] = False,
     json: AsJson = False,
 ) -> int:
     """Post a subscription's events to an address of yours as they happen, signed as a webhook's deliveries are.
 
     For a receiver on your own machine: it reads the log, so that no address has to be reachable from outside. An event
-    that is not accepted is told and not sent again; go on from it with --cursor.
+    that is not accepted is told, and the next one is sent, unless --retry is given. In the end the cursor is told to go
+    on with: that before the first event that was not accepted.
 
     Parameters
     ----------
@@ -49,21 +53,39 @@ def listen(
         The secret to sign with; PLOTI_WEBHOOK_SECRET unless given, else a new one that is shown.
     once
         Send what there is, then end; exit code 1 where something was not accepted.
+    retry
+        Send an event again and again until it is accepted, with its id, before the next one.
     """
     _check_address(forward_to)
     key = secret or os.environ.get("PLOTI_WEBHOOK_SECRET")
     if key is None:
         key = new_secret()
         show_note(f"Signing secret for this run: {key}")
-    accepted = True
     with connect() as client, Forward(forward_to, key) as forward:
         start = cursor if cursor is not None else newest_cursor(client, subscription)
+        reached = _Reached(start)
         show_note(f"Sending events after {start} to {forward_to}; stop with ctrl-C.")
-        for event in _events(client, subscription, start, event_types(events), once):
-            sent = forward.send(event)
-            accepted = accepted and sent["accepted"]
-            print(json_text.dumps(sent) if json else _line(event, sent), flush=True)
-    return 0 if accepted else 1
+        try:
+            for event in _events(client, subscription, start, event_types(events), once):
+                for sent in forward.until_accepted(event) if retry else (forward.send(event),):
+                    print(json_text.dumps(sent) if json else _line(event, sent), flush=True)
+                reached.take(sent)
+        finally:
+            show_note(f"Go on with --cursor {reached.cursor}")
+    return 0 if reached.all_accepted else 1
+
+
+@dataclass
+class _Reached:
+    """How far events were accepted without a gap."""
+
+    cursor: str
+    all_accepted: bool = True
+
+    def take(self, sent: dict[str, Any]) -> None:
+        self.all_accepted = self.all_accepted and sent["accepted"]
+        if self.all_accepted:
+            self.cursor = sent["event"]
 
 
 def _check_address(address: str) -> None:
@@ -113,6 +135,17 @@ class Forward:
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
+
+    def until_accepted(self, event: Event) -> Iterator[dict[str, Any]]:
+        """Post one event with growing pauses until it is accepted; gives what became of each attempt."""
+        pause = _FIRST_PAUSE
+        while True:
+            sent = self.send(event)
+            yield sent
+            if sent["accepted"]:
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_MOST)
 
     def send(self, event: Event) -> dict[str, Any]:
         """Post one event; tells whether it was accepted, the status, and what went wrong."""
