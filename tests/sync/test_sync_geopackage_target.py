@@ -124,6 +124,21 @@ def test_the_spatial_index_follows_changes_of_every_kind(path, target, files):
     assert query(path, f"SELECT min_x, max_x FROM gpkg_contents WHERE table_name = '{D}'") == [(4, 5)]
 
 
+@pytest.mark.parametrize("way", ["apply", "load"])
+def test_a_spatial_index_whose_triggers_a_user_dropped_is_made_anew(path, target, files, way):
+    """As those do whose SQLite has not the functions that the triggers call."""
+    rows = [(at, {"name": f"n{at}", "geometry": point(at, at)}) for at in range(1, 4)]
+    target.load(files.snapshot(1, rows, SHAPED), held(1), None)
+    query(path, f"DROP TRIGGER rtree_{D}_geometry_update6")
+    query(path, f"UPDATE {D} SET geometry = (SELECT geometry FROM {D} WHERE name = 'n3') WHERE name = 'n1'")
+    put = (2, {"name": "n2", "geometry": point(7, 8)})
+    if way == "apply":
+        target.apply(files.changes(2, [put], rows=3, columns=SHAPED), held(2))
+    else:
+        target.load(files.snapshot(2, [rows[0], put, rows[2]], SHAPED), held(2), None)
+    assert indexed(path) == [("n1", 3 if way == "apply" else 1, 3 if way == "apply" else 1), ("n2", 7, 8), ("n3", 3, 3)]
+
+
 def test_a_shape_column_that_joins_later_makes_the_table_a_layer(path, target, files):
     target.load(files.snapshot(1, rows_of(2)), held(1), None)
     assert pyogrio.list_layers(path)[:, 1].tolist() == [None, None]

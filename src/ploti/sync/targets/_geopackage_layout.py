@@ -157,6 +157,13 @@ def index_of(table: str) -> str:
     return f"rtree_{table}_{GEOMETRY}"
 
 
+def has_index(db: sqlite3.Connection, table: str) -> bool:
+    """Tell whether a table has its spatial index and every trigger that keeps it."""
+    names = [index_of(table), *(f"{index_of(table)}_{name}" for name, _, _ in _triggers("", "", ""))]
+    marks = ", ".join("?" * len(names))
+    return rows_of(db, f"SELECT count(*) FROM sqlite_master WHERE name IN ({marks})", names) == [(len(names),)]
+
+
 def drop_index(db: sqlite3.Connection, table: str) -> None:
     """Drop a table's spatial index and the triggers that keep it."""
     for name, _, _ in _triggers("", "", ""):

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import ClassVar, Final
 
 from ploti.contract.digest import Digest
-from ploti.contract.files import GEOMETRY
 from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
 from ploti.sync.target import (
@@ -261,10 +260,11 @@ class _Step:
         history.keep(self.delivery.version, self.now, begin=begin)
 
     def widen(self, shape: Shape) -> None:
-        """Add the columns that the table lacks, its spatial index among them."""
+        """Add what the table lacks: columns, and a spatial index of which a user dropped a part."""
         shapes.add_columns(self.db, shape, self.columns, self.delivered)
         self.list()
-        if kind_of_shapes(self.columns) is not None and GEOMETRY not in shape.columns:
+        if kind_of_shapes(self.columns) is not None and not layout.has_index(self.db, self.table):
+            layout.drop_index(self.db, self.table)
             layout.make_index(self.db, self.table, KEY)
 
     def list(self) -> None:
