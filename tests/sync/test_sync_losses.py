@@ -290,6 +290,31 @@ def test_a_copy_that_has_something_more_stays_and_is_named(kit, feed):
     assert (current_of(kit) / "notes.txt").read_text() == "mine"
 
 
+def test_a_folder_in_place_of_the_views_or_of_a_state_is_named(kit, feed):
+    (kit.path / "views.duckdb").unlink()
+    own_folder(kit.path / "views.duckdb")
+    with pytest.raises(TargetUnusable, match=r"Cannot use .*/views\.duckdb: Is a directory"):
+        sync_feed(feed, kit)
+    shutil.rmtree(kit.path / "views.duckdb")
+    (current_of(kit) / "_ploti.json").unlink()
+    own_folder(current_of(kit) / "_ploti.json")
+    assert A in behind(kit)
+    assert not sync_feed(feed, kit).behind
+
+
+def test_a_book_that_is_none_is_made_anew_once_it_is_moved_away(kit, feed):
+    book = kit.path / "_ploti_sync.json"
+    before = kit.open(reach_nothing).state()
+    book.write_text("{")
+    for use in (kit.open(reach_nothing).state, kit.open(reach_nothing).status, lambda: sync_feed(feed, kit)):
+        with pytest.raises(TargetUnusable, match="move it away: the next sync makes it anew"):
+            use()
+    book.unlink()
+    assert not sync_feed(feed, kit).datasets
+    assert kit.open(reach_nothing).state().cursor == before.cursor
+    assert behind(kit) == unequal(kit, feed) == {}
+
+
 def test_a_file_in_place_of_the_datasets_folder_is_named(kit, feed):
     table_gone(kit)
     own_file(kit.path / A)

@@ -158,9 +158,17 @@ def bring(run: Run, held: Held, choose: Choose, given: ManifestDataset | None = 
         except (PlotiError, OSError) as trouble:
             if stops_all(trouble):
                 raise
-            return run.tell(replace(held, state="behind", reason=str(trouble)))
+            return run.tell(replace(held, state="behind", reason=in_words(trouble)))
         finally:
             run.downloads.progress.ended()
+
+
+def in_words(trouble: PlotiError | OSError) -> str:
+    """Say what was in the way of one dataset."""
+    if isinstance(trouble, PlotiError):
+        return str(trouble)
+    place = f"{trouble.filename}: " if trouble.filename else ""
+    return f"{place}{trouble.strerror or trouble}: see to it, then run sync again"
 
 
 def stops_all(trouble: PlotiError | OSError) -> bool:

@@ -13,7 +13,7 @@ from ploti.contract.resources import FileLink, VersionManifest
 from ploti.errors import PlotiError, Reload
 from ploti.sync.columns import narrowed
 from ploti.sync.download import BuildChanged, Downloads, files_by_name
-from ploti.sync.perform import stops_all
+from ploti.sync.perform import in_words, stops_all
 from ploti.sync.plan import Held
 from ploti.sync.target import (
     Delivery,
@@ -148,7 +148,7 @@ class _Check:
         except (PlotiError, OSError) as problem:
             if stops_all(problem):
                 raise
-            return Repaired(before, replace(before, problem=str(problem)))
+            return Repaired(before, replace(before, problem=in_words(problem)))
         self.fetching.reach("sync.repaired")
         after = self.verified()
         return Repaired(before, replace(after, problem=_UNDONE) if after.buckets else after, moved)

@@ -24,6 +24,7 @@ from ploti.sync.targets._folder_trouble import on_disk
 
 _SYNC: Final = "_ploti_sync.json"
 _STATE: Final = "_ploti.json"
+_BOOK_ANEW: Final = "move it away: the next sync makes it anew from the datasets' states"
 CURRENT: Final = "current"
 _MAKING: Final = ".making"
 _NAME: Final = re.compile(r"v\d+-\d+")
@@ -136,14 +137,14 @@ class Folder:
         with on_disk(self.path):
             if not file.exists():
                 return Book()
-            told = _read(file)
+            told = _read(file, _BOOK_ANEW)
         if told.get("layout") != LAYOUT:
             raise TargetUnusable(f"{self.path} was made by another version of sync: use a new folder.")
         try:
             notes = {name: _note(note) for name, note in told["notes"].items()}
             return Book(told["subscriptionId"], told["cursor"], told["tableNames"], notes)
         except (AttributeError, KeyError, TypeError) as error:
-            raise _unreadable(file) from error
+            raise _unreadable(file, _BOOK_ANEW) from error
 
     def write_book(self, book: Book, now: str) -> None:
         """Replace the book, at once."""
@@ -285,7 +286,7 @@ def _read_state(folder: Path) -> TableState | None:
     file = folder / _STATE
     if not file.exists():
         return None
-    told = _read(file)
+    told = _read(file, "use a new folder")
     try:
         info = None if told["info"] is None else DatasetInfo(**told["info"])
         held, turn, place = Held(**told["held"]), told["turn"], folder.resolve().name
@@ -294,7 +295,7 @@ def _read_state(folder: Path) -> TableState | None:
             held, turn, told["schema"], told["loaded_at"], info, told["previous"], name, told.get("parts", ())
         )
     except (KeyError, TypeError) as error:
-        raise _unreadable(file) from error
+        raise _unreadable(file, "use a new folder") from error
 
 
 def _own(path: Path) -> bool:
@@ -304,18 +305,18 @@ def _own(path: Path) -> bool:
     return (path.name == _MAKING or _NAME.fullmatch(path.name) is not None) and path.is_dir()
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path, otherwise: str) -> dict[str, Any]:
     try:
         told = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise _unreadable(file) from error
+    except (ValueError, IsADirectoryError) as error:
+        raise _unreadable(file, otherwise) from error
     if not isinstance(told, dict):
-        raise _unreadable(file)
+        raise _unreadable(file, otherwise)
     return told
 
 
-def _unreadable(file: Path) -> TargetUnusable:
-    return TargetUnusable(f"{file} cannot be read: put it back, or use a new folder.")
+def _unreadable(file: Path, otherwise: str) -> TargetUnusable:
+    return TargetUnusable(f"{file} cannot be read: put it back, or {otherwise}.")
 
 
 def _note(told: Mapping[str, Any]) -> Note:

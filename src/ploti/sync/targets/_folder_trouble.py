@@ -58,7 +58,7 @@ def in_step(folder: Path, damaged: StepRefused | None = None) -> Iterator[None]:
 
 
 def _told(error: OSError, folder: Path) -> TargetUnusable:
-    return disk_trouble(Path(str(error.filename or folder)), error.strerror or str(error))
+    return disk_trouble(Path(str(error.filename2 or error.filename or folder)), error.strerror or str(error))
 
 
 def _first_line(error: BaseException) -> str:
