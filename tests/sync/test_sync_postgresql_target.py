@@ -332,6 +332,9 @@ IN_THE_WAY = [
      "FROM ds_a WHERE name = 'n4'", "mine_r_fkey"),
     ("a unique index", "CREATE UNIQUE INDEX one_value ON ds_a ((value IS NULL))", "one_value"),
     ("a check", "ALTER TABLE ds_a ADD CONSTRAINT short CHECK (length(name) < 9)", "short"),
+    ("a trigger that raises", "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+     "'BEGIN RAISE ''keep % out'', NEW.name; END'; "
+     "CREATE TRIGGER mine BEFORE UPDATE ON ds_a FOR EACH ROW EXECUTE FUNCTION refuse()", "keep much too long out"),
 ]  # fmt: skip
 
 

@@ -201,7 +201,7 @@ def explained(table: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except errors.IntegrityError as error:
+    except (errors.IntegrityError, errors.RaiseException) as error:
         if isinstance(error, errors.UniqueViolation) and f"({RECORD_ID})=" in (error.diag.message_detail or ""):
             raise StepRefused(f"a record is there more than once: {error.diag.message_detail}") from error
         raise StepBlocked(f"a rule of yours stands in the way: {_told(error)}") from error
