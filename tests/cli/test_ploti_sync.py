@@ -135,7 +135,7 @@ def test_a_major_change_pauses_until_it_is_accepted(feed, to, capsys):
     assert ploti(capsys, "status", to)[0] == 0
     code, out, _ = ploti(capsys, "resync", A, to)
     assert code == 0
-    assert f"{A}  1     2   reloaded, 1 rows  ok" in out
+    assert f"{A}  1     2   reloaded, 1 row  ok" in out
 
 
 def test_a_major_change_is_followed_where_it_is_asked_for(feed, to, capsys):
@@ -143,7 +143,7 @@ def test_a_major_change_is_followed_where_it_is_asked_for(feed, to, capsys):
     feed.reload(A, {record_id(1): {"number": "P"}}, "schema_changed", columns={"number": "string"})
     code, out, _ = ploti(capsys, SUBSCRIPTION, to, "--on-major", "apply")
     assert code == 0
-    assert "reloaded, 1 rows" in out
+    assert "reloaded, 1 row" in out
 
 
 def test_status(feed, to, capsys):

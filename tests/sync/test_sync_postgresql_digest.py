@@ -26,6 +26,7 @@ def session(postgres_url):
     with Server(postgres_url, "digests").session() as session:
         session.run("CREATE SCHEMA digests")
         yield session
+        session.run("DROP SCHEMA digests CASCADE")
 
 
 def digest_in_postgresql(session, types, records):
