@@ -197,6 +197,13 @@ class TestUsage:
         assert json.loads(capsys.readouterr().out)["name"] == "mine"
         assert (tmp_path / "elsewhere").is_dir()
 
+    @pytest.mark.parametrize("ahead", [["--home", "H"], ["--home=H"]])
+    def test_home_may_stand_ahead_of_the_command(self, tmp_path, monkeypatch, ahead):
+        monkeypatch.chdir(tmp_path)
+        assert main([*ahead, "workspace", "create", "mine", "--coverage", "fl-counties"]) == 0
+        assert [path.name for path in tmp_path.iterdir()] == ["H"]
+        assert main(ahead) in {0, 2}
+
     def test_help_names_every_command_and_imports_no_heavy_library(self):
         code = (
             "import sys; from ploti_server.cli import main\n"

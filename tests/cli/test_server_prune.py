@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ploti_server.cli import main
+from ploti_server.cli.printing import counted
 
 CATALOG = """
 topics: [{id: permits, name: Permits}]
@@ -38,9 +39,9 @@ def test_prune_tells_what_it_lets_go_and_doctor_makes_whole_again(told, tmp_path
     (gone,) = dry["versions"]
     assert (gone["version"], gone["kinds"], dry["dryRun"]) == (1, ["snapshot"], True)
     assert gone["bytes"] > 0
-    says = told("prune", "--at", "2999-01-01")
+    says = told("prune", "--at", "2999-01-01", "--dry-run")
     assert f"past retention now: 1, with {gone['bytes']} bytes to go later" in says
-    assert told("prune", "--at", "2999-01-01", "--json")["versions"] == []
+    assert told("prune", "--at", "2020-01-01", "--json")["versions"] == []
     _doctor_finds_a_file_with_other_bytes_and_makes_it_again(told, tmp_path)
 
 
@@ -54,6 +55,17 @@ def _doctor_finds_a_file_with_other_bytes_and_makes_it_again(told, tmp_path):
     assert again.read_bytes() == content
 
 
+def test_nothing_is_let_go_for_a_time_to_come(told, tmp_path, capsys):
+    assert main(["prune", "--at", "2999-01-01", "--home", str(tmp_path / "home")]) == 2
+    assert "--at: 2999-01-01 is in the future" in capsys.readouterr().err
+    assert len(told("prune", "--at", "2999-01-01", "--dry-run", "--json")["versions"]) == 1
+
+
 def test_a_moment_that_cannot_be_read_is_wrong_usage(tmp_path, capsys):
     assert main(["prune", "--at", "tomorrow", "--home", str(tmp_path)]) == 2
     assert "--at: 'tomorrow' is not a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "told"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows")])
+def test_one_is_no_plural(count, told):
+    assert counted(count, "row") == told

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from ploti_server import worker
 from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, Common, WrongUsage, as_text, read_moment, say, show
+from ploti_server.cli.printing import COMMON, Common, WrongUsage, as_text, counted, read_moment, say, show
 from ploti_server.cli.rehearse import rehearse_check
 from ploti_server.domain.checks import Check
 from ploti_server.pipeline.check import GivenState, own_state, take_own_state, take_state
@@ -161,12 +161,12 @@ def check_line(done: Check, given: GivenState | None) -> str:
     facts = done.facts
     match done.outcome:
         case "released" | "held":
-            rows = f"{facts['rows']} rows, +{facts['added']} ~{facts['changed']} -{facts['removed']}"
+            rows = f"{counted(facts['rows'], 'row')}, +{facts['added']} ~{facts['changed']} -{facts['removed']}"
             held = (
                 f" ({done.reason}; see `ploti-server holds show {done.dataset_id}`)" if done.outcome == "held" else ""
             )
-            replaced = f", {facts['replaced']} ids replaced" if facts.get("replaced") else ""
-            left_out = f", {facts['left_out']} files not copied" if facts.get("left_out") else ""
+            replaced = f", {counted(facts['replaced'], 'id')} replaced" if facts.get("replaced") else ""
+            left_out = f", {counted(facts['left_out'], 'file')} not copied" if facts.get("left_out") else ""
             return f"{named}{done.outcome} version {done.version}, {rows}{replaced}{left_out}{held}"
         case "failed":
             return f"{named}failed: {done.reason}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from ploti_server.cli.home import ports_of, ports_of_any
-from ploti_server.cli.printing import COMMON, CommandRefused, Common, say, show
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, counted, say, show
 from ploti_server.domain.suggestions import ColumnFacts
 from ploti_server.domain.wire import wire_time
 from ploti_server.pipeline.profile import Profile, profile_dataset, profile_file
@@ -37,7 +37,7 @@ def profile(what: Annotated[str, Parameter(name="FILE|DATASET")], /, *, common: 
     if common.as_json:
         show(common, _profiled(found))
         return 0
-    say(f"{found.rows} rows" + (f", {found.rejects} rejects" if found.rejects else ""))
+    say(counted(found.rows, "row") + (f", {counted(found.rejects, 'reject')}" if found.rejects else ""))
     show(common, [_column(column) for column in found.columns], "columns")
     lines = _suggested(found)
     say("\n" + ("suggested for the catalog (names are the source's own):" if lines else "nothing to suggest"))

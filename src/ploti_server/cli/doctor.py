@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from ploti_server.app import build_ports
 from ploti_server.cli.home import require_home, settings_of
-from ploti_server.cli.printing import COMMON, CommandRefused, Common, show
+from ploti_server.cli.printing import COMMON, CommandRefused, Common, counted, show
 from ploti_server.domain.datasets import Dataset
 from ploti_server.domain.evidence import Evidence
 from ploti_server.domain.settings import Settings
@@ -43,7 +43,12 @@ def doctor(
     def open_database() -> str:
         ports.append(build_ports(settings))
         with ports[0].store.write() as records:
-            return f"{len(records.catalog.datasets())} datasets, {len(records.workspaces.all())} workspaces"
+            return ", ".join(
+                (
+                    counted(len(records.catalog.datasets()), "dataset"),
+                    counted(len(records.workspaces.all()), "workspace"),
+                )
+            )
 
     found.append(_try("database", open_database))
     if ports:

@@ -73,9 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _home_last(given: list[str]) -> list[str]:
+    """Let `--home` stand ahead of the command as well as after it."""
+    ahead = 2 if given[:1] == ["--home"] else 1 if given and given[0].startswith("--home=") else 0
+    return given[ahead:] + given[:ahead]
+
+
 def _run(given: list[str]) -> int:
     try:
-        result = make_app()(given, exit_on_error=False, print_error=False)
+        result = make_app()(_home_last(given), exit_on_error=False, print_error=False)
     except CycloptsError as wrong:
         _tell_wrong(_line(wrong), as_json="--json" in given)
         return WRONG_USAGE

@@ -98,6 +98,11 @@ def print_json(data: Any, indent: int | None = None) -> None:
         stop_printing()
 
 
+def counted(count: int, what: str) -> str:
+    """Write how many there are of something, like `1 row` and `2 rows`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def say(line: str) -> None:
     """Print one line as it is."""
     _Output(highlight=False, markup=False, soft_wrap=True).print(line)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, Common, read_moment, say, show
+from ploti_server.cli.printing import COMMON, Common, WrongUsage, counted, read_moment, say, show
 from ploti_server.pipeline.prune import prune as let_go
 
 
@@ -21,7 +21,12 @@ def prune(
 
     Links that were given keep working: files go once every download begun with one can have ended.
     """
-    done = let_go(ports_of(common), read_moment(at), dry_run=dry_run)
+    ports, when = ports_of(common), read_moment(at)
+    if when is not None and when > ports.clock.now() and not dry_run:
+        raise WrongUsage(
+            f"--at: {at} is in the future, before which all is promised: add --dry-run to see what would go"
+        )
+    done = let_go(ports, when, dry_run=dry_run)
     rows: list[dict[str, Any]] = [
         {"dataset": one.dataset_id, "version": one.version, "kinds": list(one.kinds), "bytes": one.size_bytes}
         for one in done.versions
@@ -35,5 +40,5 @@ def prune(
     will = "would be " if dry_run else ""
     say(f"events {will}dropped: {done.events}")
     say(f"versions {will}past retention now: {len(rows)}, with {sum(row['bytes'] for row in rows)} bytes to go later")
-    say(f"files {will}removed: {done.files}, {done.size_bytes} bytes")
+    say(f"files {will}removed: {done.files}, {counted(done.size_bytes, 'byte')}")
     return 0
