@@ -1,4 +1,4 @@
-"""What a hand, a copy or a backup took from a target is told by every command and brought back (D11.4, D11.5)."""
+"""What a hand, a copy or a backup took from a folder of GeoParquet is told and brought back (D11.5)."""
 
 import errno
 import json
@@ -122,27 +122,6 @@ def test_a_repair_brings_a_lost_table_back(kit, feed, lose):
     table_gone(kit)
     assert A in behind(kit)
     assert [each.held.version for each in sync_feed(feed, kit).datasets] == [2]
-
-
-def test_a_dataset_that_paused_at_a_major_change_is_brought_back_to_its_version(kit, feed):
-    feed.reload(A, permits(*range(9)), "first_version", columns={"number": "string"})
-    assert sync_feed(feed, kit).datasets[0].held.state == "paused"
-    table_gone(kit)
-    assert A in behind(kit)
-    (report,) = sync_feed(feed, kit).datasets
-    assert (report.reloaded, report.held.version, report.held.state) == (True, 2, "paused")
-    assert behind(kit) == unequal(kit, feed) == {}
-    check_rows(feed, kit, A, 2)
-
-
-def test_a_table_that_cannot_be_brought_back_leaves_its_dataset_behind(kit, feed):
-    table_gone(kit)
-    feed.api.keep(A, 2, "rebuilding")
-    assert "being rebuilt" in sync_feed(feed, kit).behind[0].held.reason
-    assert A in behind(kit)
-    feed.api.rebuild(A, 2)
-    assert not sync_feed(feed, kit).behind
-    assert behind(kit) == unequal(kit, feed) == {}
 
 
 def test_a_table_lost_in_a_first_load_that_broke_off_is_loaded_again(kit):

@@ -102,6 +102,7 @@ def test_ids_whose_map_went_with_a_version_released_again_are_asked_for(kit, fee
     kit.run(*ORDERS)
     kit.run("CREATE TABLE {schema}.notes (n INTEGER, about TEXT)")
     kit.run(f"INSERT INTO {{schema}}.notes VALUES (1, 'none of ours'), (2, '{record_id(999)}'), (3, '{record_id(3)}')")
+    kit.run(f"INSERT INTO {{schema}}.notes VALUES (4, 'rec_{'x' * 200}'), (5, 'rec_ ?/')")
     move(feed, r1=101, r2=102)
     feed.api.keep(A, 2, "released_again")
     feed.reload(A, feed.current(A).rows, "previous_unavailable", version=3, previous=2)
@@ -112,7 +113,7 @@ def test_ids_whose_map_went_with_a_version_released_again_are_asked_for(kit, fee
     check_rows(feed, kit, A, 4)
     assert ordered(kit) == {1: record_id(101), 2: record_id(202), 3: None, 4: record_id(202)}
     kept = dict(kit.run("SELECT n, about FROM {schema}.notes"))
-    assert kept == {1: "none of ours", 2: record_id(999), 3: record_id(3)}
+    assert kept == {1: "none of ours", 2: record_id(999), 3: record_id(3), 4: f"rec_{'x' * 200}", 5: "rec_ ?/"}
 
 
 @pytest.mark.parametrize("kit", ["geopackage"], indirect=True)
@@ -146,9 +147,18 @@ def test_a_column_that_is_not_there_blocks_before_anything_moves(kit, feed, clie
     move(feed, r1=2, r2=1)
     (report,) = sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.permit"]).datasets
     assert (report.held.state, report.held.version) == ("blocked", 1)
-    assert "no orders.permit to rewrite ids in" in report.held.reason
+    assert "no orders.permit of text to rewrite ids in" in report.held.reason
     sync(client, SUBSCRIPTION, kit.open(reach_nothing))
     check_rows(feed, kit, A, 2)
+
+
+@pytest.mark.parametrize("kit", ["duckdb", "postgresql"], indirect=True)
+def test_a_column_that_holds_no_text_blocks_too(kit, feed, client):
+    sync(client, SUBSCRIPTION, kit.open(reach_nothing))
+    kit.run(*ORDERS)
+    move(feed, r1=101)
+    (report,) = sync(client, SUBSCRIPTION, kit.open(reach_nothing), rewrite_ids=["orders.n"]).behind
+    assert "no orders.n of text to rewrite ids in" in report.held.reason
 
 
 @pytest.mark.parametrize("name", ["orders", ".x", "orders.", "_ploti_sync.cursor"])

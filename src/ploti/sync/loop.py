@@ -118,7 +118,7 @@ def sync(
             cursor = state.cursor
             _retry(run, cursor)
         cursor = _follow(run, cursor)
-        _refresh_infos(run)
+        _refresh_infos(run, cursor)
         if unknown := sorted({*datasets, *choices} - run.held.keys()):
             raise SyncError(f"The subscription has no dataset {unknown[0]}: `ploti sync status` lists those it has.")
         report = _report(run, cursor)
@@ -266,15 +266,24 @@ def _infos(run: Run) -> dict[str, DatasetInfo]:
     return {dataset["id"]: DatasetInfo.of(dataset) for dataset in pages if sound(dataset, Dataset)}
 
 
-def _refresh_infos(run: Run) -> None:
+def _refresh_infos(run: Run, cursor: str) -> None:
     """Store titles, sources and licences that are others than the target has: no event tells of them (D11.7)."""
     told = {name: run.infos.get(name) for name, held in run.held.items() if held.followed}
-    if None in told.values():
+    if None in told.values() or not told:
         told = {**told, **_infos(run)}
+        _bring_forgotten(run, told, cursor)
     stored = run.target.infos()
     changed = {name: info for name, info in told.items() if info and name in stored and stored[name] != info}
     if changed:
         run.target.note(changed)
+
+
+def _bring_forgotten(run: Run, listed: Collection[str], cursor: str) -> None:
+    """Bring datasets of the subscription that the target does not know at the log's end: their books were lost."""
+    for name in [each for each in listed if each not in run.held and run.chooses(each)]:
+        bring(run, Held(name, state="behind", position=_event_number(cursor)), CatchUp(run))
+    if run.unstored():
+        _store(run, cursor)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ploti.contract.events import (
 from ploti.contract.resources import CurrentVersion, Version
 
 State = Literal["ok", "paused", "blocked", "behind", "waiting", "leaving", "left"]
-"""`paused`: before a MAJOR schema change; `blocked`: by something of the user's own; `waiting`: no released version yet;
+"""`paused`: before a MAJOR schema change; `blocked`: by something of the user's own; `waiting`: nothing released yet;
 `leaving`: refused by the API, its `removed` event is still to come; `left`: no longer followed, rows stay."""
 OnMajor = Literal["pause", "apply"]
 

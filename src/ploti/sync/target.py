@@ -313,13 +313,18 @@ def check_whole(table: str, found: Mapping[str, str] | None, wanted: Mapping[str
     """Raise TableSpoilt for a table that is gone, or lacks a column or has it with another type than sync made."""
     wrong = None
     if found is None:
-        wrong = f"the table {table} is gone"
+        wrong = gone(table)
     elif missing := [name for name in wanted if name not in found]:
         wrong = f"the column {missing[0]!r} of {table} is gone"
     elif retyped := [name for name in wanted if found[name] != wanted[name]]:
         wrong = f"the column {retyped[0]!r} of {table} has the type {found[retyped[0]]} instead of {wanted[retyped[0]]}"
     if wrong is not None:
         raise TableSpoilt(brought_back(wrong))
+
+
+def gone(table: str) -> str:
+    """Say that a table is not there any more."""
+    return f"the table {table} is gone"
 
 
 def brought_back(wrong: str) -> str:

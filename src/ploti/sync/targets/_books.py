@@ -24,6 +24,8 @@ from ploti.sync.target import (
     TableSpoilt,
     TargetState,
     TargetUnusable,
+    as_found,
+    gone,
 )
 from ploti.sync.targets._duckdb_digest import digest_of_parts
 from ploti.sync.targets._file_trouble import is_empty
@@ -56,8 +58,9 @@ class Database(Protocol):
 
 @dataclass(frozen=True)
 class Books:
-    """The books in one kind of database: how it finds the two tables, names types, stores a moment, marks a value.
+    """The books in one kind of database: how it finds tables by name, names types, stores a moment, marks a value.
 
+    `find` counts those of the tables `{names}` that are there.
     `sync` and `datasets` are the tables as SQL names, `place` says what they stand in.
     """
 
@@ -77,7 +80,19 @@ class Books:
 
     def laid_out(self, db: Database) -> bool:
         """Tell whether both tables are there."""
-        return bool(db.execute(self.find, [SYNC, DATASETS]).fetchall()[0][0] == 2)
+        return self._are_there(db, [SYNC, DATASETS])
+
+    def _are_there(self, db: Database, tables: Sequence[str]) -> bool:
+        query = self.find.replace("{names}", ", ".join([self.mark] * len(tables)))
+        return bool(db.execute(query, list(tables)).fetchall()[0][0] == len(tables))
+
+    def _lost(self, db: Database) -> dict[str, str]:
+        """Give the loaded datasets whose table is gone, and what is to be told of them."""
+        query = f"SELECT dataset_id, table_name FROM {self.datasets} WHERE schema IS NOT NULL"
+        loaded = {name: table for name, table in db.execute(query).fetchall() if isinstance(table, str)}
+        if not loaded or self._are_there(db, list(loaded.values())):
+            return {}
+        return {name: gone(table) for name, table in loaded.items() if not self._are_there(db, [table])}
 
     def read_state(self, db: Database, asked: str | None) -> TargetState:
         """Read subscription, cursor and what is held; what a user wrote there that cannot be is not taken for known.
@@ -97,7 +112,7 @@ class Books:
         named = f"SELECT {_HELD} FROM {self.datasets} WHERE dataset_id IS NOT NULL"
         held = {row[0]: _held(row) for row in db.execute(named).fetchall()}
         known = isinstance(cursor, str) and event_number(cursor) is not None
-        return TargetState(subscription_id, cursor if known else None, held)
+        return TargetState(subscription_id, cursor if known else None, held, self._lost(db))
 
     def read_status(self, db: Database) -> list[DatasetStatus]:
         """List the datasets by id."""
@@ -106,7 +121,10 @@ class Books:
         query = (
             f"SELECT {_HELD}, title, place_id, loaded_at FROM {self.datasets} WHERE dataset_id IS NOT NULL ORDER BY 1"
         )
-        return [DatasetStatus(_held(row[:9]), row[9], row[10], _text(row[11])) for row in db.execute(query).fetchall()]
+        rows, lost = db.execute(query).fetchall(), self._lost(db)
+        return [
+            DatasetStatus(as_found(_held(row[:9]), lost.get(row[0])), row[9], row[10], _text(row[11])) for row in rows
+        ]
 
     def read_infos(self, db: Database) -> dict[str, DatasetInfo]:
         """Read what is stored of what the API says, by dataset."""

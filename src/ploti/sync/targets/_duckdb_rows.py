@@ -137,7 +137,7 @@ def _users_columns(db: duckdb.DuckDBPyConnection, replaced: IdsReplaced) -> tupl
     """Give the columns in which ids are rewritten; raises StepBlocked for one that is not there."""
     for table, column in replaced.columns:
         held = shape_of(db, table)
-        if held is None or column not in held.columns:
+        if held is None or held.columns.get(column) != "VARCHAR":
             raise no_column(table, column)
     return replaced.columns
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ploti.contract.resources import Schema
 from ploti.sync.plan import Held
-from ploti.sync.target import LAYOUT, DatasetInfo, StepBlocked, TargetUnusable
+from ploti.sync.target import LAYOUT, DatasetInfo, StepBlocked, TargetUnusable, gone
 from ploti.sync.targets._folder_trouble import on_disk
 
 _SYNC: Final = "_ploti_sync.json"
@@ -106,7 +106,7 @@ class Kept:
     def lost(self) -> str | None:
         """Say what of its table is gone without sync; None where nothing is."""
         if self.table is None:
-            return f"the table {self.dataset_id} is gone" if self.turn else None
+            return gone(self.dataset_id) if self.turn else None
         if self.table.turn < self.turn:
             return f"the table {self.dataset_id} is an older one than was here"
         return None if self.has_parts else damaged(self.dataset_id)

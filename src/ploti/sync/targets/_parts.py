@@ -1,6 +1,7 @@
 """Parquet parts read by DuckDB, for targets of another kind: within little memory, files that are none refused."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -18,6 +19,7 @@ PAIR: Final = f'"{PREVIOUS_RECORD_ID}", "{RECORD_ID}"'
 """Columns of an id map: an id, and the one that its record has after it."""
 ID_LIKE: Final = "rec!_%"
 """What every record id is like, with `!` as escape."""
+_ID_FORM: Final = re.compile(r"rec_[0-9A-Za-z]{1,90}")
 
 
 @contextmanager
@@ -76,11 +78,15 @@ def id_pairs(reader: duckdb.DuckDBPyConnection, replaced: IdsReplaced) -> Iterat
         yield iter([list(replaced.told.items())])
 
 
-def lost_ids(kept: Iterable[str], delivery: Delivery) -> frozenset[str]:
-    """Give those of the user's ids that no record of a snapshot carries, once they are rewritten."""
+def lost_ids(kept: Iterable[object], delivery: Delivery) -> frozenset[str]:
+    """Give those of the user's ids that no record of a snapshot carries, once they are rewritten.
+
+    What can be no id is not asked about, whatever a user keeps beside ids.
+    """
     assert delivery.ids_replaced is not None
+    ids = [id_ for id_ in kept if isinstance(id_, str) and _ID_FORM.fullmatch(id_)]
     with reading() as reader:
-        reader.execute("CREATE TEMP TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [list(kept)])
+        reader.execute("CREATE TEMP TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [ids])
         for parts in delivery.ids_replaced.maps:
             pairs = f"(SELECT {PAIR} FROM {parts_source(parts)}) AS map (previous, id)"
             reader.execute(f"UPDATE kept SET id = map.id FROM {pairs} WHERE kept.id = map.previous")
@@ -95,8 +101,8 @@ def lost_ids(kept: Iterable[str], delivery: Delivery) -> frozenset[str]:
 
 
 def no_column(table: str, column: str) -> StepBlocked:
-    """Tell that a column in which ids are to be rewritten is not there."""
-    return StepBlocked(f"there is no {table}.{column} to rewrite ids in: name another column, or none")
+    """Tell that a column in which ids are to be rewritten is not there, or none that can hold any."""
+    return StepBlocked(f"there is no {table}.{column} of text to rewrite ids in: name another column, or none")
 
 
 def quoted(name: str) -> str:

@@ -11,7 +11,7 @@ def books_of(session: Session) -> Books:
     """Give the books in a session's schema."""
     return Books(
         find="SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        f"WHERE n.nspname = {literal(session.schema)} AND c.relname IN (%s, %s) AND c.relkind = 'r'",
+        f"WHERE n.nspname = {literal(session.schema)} AND c.relname IN ({{names}}) AND c.relkind = 'r'",
         types={
             "key": "",
             "id": "text PRIMARY KEY",

@@ -185,7 +185,8 @@ def _users_columns(session: Session, replaced: IdsReplaced) -> list[tuple[str, s
     for table, column in replaced.columns:
         name = ".".join(map(quoted, table.split(".")))
         found = session.rows(
-            "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = %s AND attnum > 0",
+            "SELECT 1 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = to_regclass(%s) "
+            "AND a.attname = %s AND a.attnum > 0 AND t.typcategory = 'S'",
             [name, column],
         )
         if not found:
