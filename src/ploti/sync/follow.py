@@ -65,6 +65,8 @@ class _Waiting:
             except Reload:
                 return
             except FixRequest as problem:
+                if problem.field == "cursor":
+                    return
                 if self._wait is None or problem.field != "wait":
                     raise
                 self._wait = None

@@ -10,16 +10,25 @@ from typing import Final
 
 from ploti._client import Client
 from ploti.contract._typed import TypedDict
-from ploti.contract.events import ADDED, EVENTS_PER_PAGE_MOST, REMOVED, Event, event_number
+from ploti.contract.events import ADDED, EVENTS_PER_PAGE_MOST, REMOVED, Event, event_id, event_number
 from ploti.contract.resources import Dataset, ManifestDataset, SubscriptionManifest
-from ploti.errors import BadAnswer, Reload
+from ploti.errors import BadAnswer, FixRequest, Reload
 from ploti.sync.ahead import fetching_ahead
 from ploti.sync.answers import event_trouble, named_well, sound, whole
 from ploti.sync.columns import choices_of
 from ploti.sync.download import Downloads
 from ploti.sync.perform import CatchUp, DatasetReport, Run, bring, load
 from ploti.sync.plan import Held, Leave, Load, OnMajor, Step, Wait, after, after_manifest, next_step, notices, number_of
-from ploti.sync.target import DatasetInfo, Progress, Reach, SyncError, Target, reach_nothing, user_column
+from ploti.sync.target import (
+    DatasetInfo,
+    Progress,
+    Reach,
+    SyncError,
+    Target,
+    TargetState,
+    reach_nothing,
+    user_column,
+)
 from ploti.sync.verify import Repaired, Verified, following, repair, verify
 
 __all__ = ["Repaired", "SyncReport", "Verified", "following", "repair", "resync", "sync", "verify"]
@@ -108,16 +117,14 @@ def sync(
             raise SyncError(f"This target follows {state.subscription_id}: use another one for {subscription_id}.")
         run = Run(
             client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets, rewritten, workers,
-            choices=choices, lost=dict(state.lost),
+            choices=choices, lost=dict(state.lost), last_event=_seen(state),
         )  # fmt: skip
         if state.cursor is None:
             target.record(subscription_id, None, ())
             _bring_back(run)
-            cursor = _from_manifest(run)
+            cursor = _follow(run, _from_manifest(run))
         else:
-            cursor = state.cursor
-            _retry(run, cursor)
-        cursor = _follow(run, cursor)
+            cursor = _follow(run, state.cursor, retries=True)
         _refresh_infos(run, cursor)
         if unknown := sorted({*datasets, *choices} - run.held.keys()):
             raise SyncError(f"The subscription has no dataset {unknown[0]}: `ploti sync status` lists those it has.")
@@ -165,7 +172,7 @@ def _report(run: Run, cursor: str) -> SyncReport:
 def _store(run: Run, cursor: str) -> None:
     """Store the cursor with the state of every dataset whose rows did not move, as one transaction (D11.4)."""
     moved = run.unstored()
-    run.target.record(run.subscription_id, cursor, moved)
+    run.target.record(run.subscription_id, cursor, moved, run.last_event)
     run.stored.update({held.dataset_id: held for held in moved})
     run.downloads.reach("sync.cursor_stored")
 
@@ -197,6 +204,7 @@ def _bring_back(run: Run) -> None:
 def _from_manifest(run: Run) -> str:
     """Load what a subscription manifest lists, then store its cursor; gives the cursor."""
     manifest = _read_manifest(run)
+    run.last_event = None
     run.downloads.reach("sync.manifest_read")
     cursor = _event_number(manifest["eventCursor"])
     if any(run.of(each["datasetId"]).version is None for each in manifest["datasets"]):
@@ -303,41 +311,95 @@ class _Listed:
 # the log
 
 
-def _follow(run: Run, cursor: str) -> str:
+class _LogSetBack(Exception):
+    """The log has not the event any more that the target stands at: its publisher went on from a backup."""
+
+
+def _follow(run: Run, cursor: str, *, retries: bool = False) -> str:
     """Go through the log to its end, round by round; gives the cursor that was stored last."""
     reloads = 0
     while True:
         try:
             events, following = _read_events(run, cursor)
-        except Reload:
+        except (Reload, _LogSetBack) as trouble:
             reloads += 1
             if reloads > _RELOADS_MOST:
                 raise
-            cursor = _from_manifest(run)
+            if isinstance(trouble, _LogSetBack):
+                _forget_versions(run)
+            cursor, retries = _from_manifest(run), False
             continue
         run.downloads.reach("sync.events_read")
+        if retries:
+            _retry(run, cursor)
+            retries = False
         if following == cursor:
             return cursor
         _go_through(run, events)
+        run.last_event = _name(events[-1]) if events else None
         _store(run, following)
         cursor = following
 
 
+def _forget_versions(run: Run) -> None:
+    """Trust no version here: the log's new ones may have the numbers of others that were loaded."""
+    run.downloads.progress.line("The publisher went on from a backup: every dataset is loaded again.")
+    run.held = {name: replace(held, version=None) for name, held in run.held.items()}
+
+
 def _read_events(run: Run, cursor: str) -> tuple[list[Event], str]:
-    """Read up to a round of events and the cursor after them; raises BadAnswer for a cursor that does not go on."""
-    events: list[Event] = []
-    while len(events) < _EVENTS_PER_ROUND:
-        page = run.client.feeds.subscriptions.events(run.subscription_id, cursor=cursor, limit=EVENTS_PER_PAGE_MOST)
-        page = whole(page, _EventsFrame, "a page of the log")
-        following = page["nextCursor"]
-        gone_on = _event_number(following) - _event_number(cursor)
-        if gone_on < 0 or (page["events"] and gone_on == 0):
-            raise BadAnswer("The log's cursor does not go on: report it.", code="bad_answer")
-        events += page["events"]
-        if gone_on == 0:
-            break
-        cursor = following
-    return events, cursor
+    """Read up to a round of events and the cursor after them; raises _LogSetBack where the log is another one."""
+    events, following = _read_on(run, cursor)
+    at = cursor
+    while following != at and len(events) < _EVENTS_PER_ROUND:
+        at = following
+        more, following = _read_page(run, at)
+        events += more
+    return events, following
+
+
+def _read_on(run: Run, cursor: str) -> tuple[list[Event], str]:
+    """Read the page after a cursor together with the event at it, which has to be the one that was seen there."""
+    number = _event_number(cursor)
+    if number == 0:
+        return _read_page(run, cursor)
+    try:
+        events, following = _read_page(run, event_id(number - 1))
+    except Reload:  # the event at the cursor is past retention
+        return _read_page(run, cursor)
+    except FixRequest as refused:
+        if refused.field != "cursor":
+            raise
+        raise _LogSetBack from refused
+    seen = _name(events.pop(0)) if events and number_of(events[0]) == number else None
+    if _event_number(following) < number or run.last_event not in {None, seen}:
+        raise _LogSetBack
+    if run.last_event != seen:
+        run.last_event = seen
+        _store(run, cursor)
+    return events, following
+
+
+def _seen(state: TargetState) -> str | None:
+    """Tell which event a target stands at; None where its cursor was moved by hand."""
+    last = state.last_event
+    return last if last is not None and last.startswith(f"{state.cursor} ") else None
+
+
+def _name(event: Event) -> str:
+    """Name an event so that another one with its number has another name."""
+    return f"{event['id']} {event.get('timestamp')} {event['type']} {event['data']['datasetId']}"
+
+
+def _read_page(run: Run, cursor: str) -> tuple[list[Event], str]:
+    """Read a page of the log; raises BadAnswer for a cursor that does not go on."""
+    page = run.client.feeds.subscriptions.events(run.subscription_id, cursor=cursor, limit=EVENTS_PER_PAGE_MOST)
+    page = whole(page, _EventsFrame, "a page of the log")
+    events, following = page["events"], page["nextCursor"]
+    least = _event_number(events[-1]["id"]) if events else _event_number(cursor)
+    if _event_number(following) < least or (events and following == cursor):
+        raise BadAnswer("The log's cursor does not go on: report it.", code="bad_answer")
+    return events, following
 
 
 def _event_number(cursor: str) -> int:

@@ -63,7 +63,8 @@ class Run:
     """One run's tools, what is held, and what became of each dataset so far.
 
     `asks_for_ids` has the API asked of every lost id in the columns to be `rewritten`, not only where a map is gone.
-    `lost` are datasets whose table is gone, and what is to be told of them, until it is loaded.
+    `lost` are datasets whose table is gone, and what is to be told of them, until it is loaded. `last_event` tells
+    which event the stored cursor stands at.
     """
 
     client: Client
@@ -78,6 +79,7 @@ class Run:
     asks_for_ids: bool = False
     choices: Mapping[str, str | None] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
+    last_event: str | None = None
     ahead: Ahead | None = None
     stored: dict[str, Held] = field(default_factory=dict)
     infos: dict[str, DatasetInfo] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from ploti.contract.resources import Column, Dataset, Schema
 from ploti.errors import PlotiError
 from ploti.sync.plan import Held
 
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 """Version of the tables `_ploti_sync` and `_ploti_datasets`; a target with another one is refused."""
 
 Reach = Callable[[str], None]
@@ -190,12 +190,14 @@ class Moved:
 class TargetState:
     """What a target says of itself; `cursor` None until the first load is whole.
 
-    `lost` are the datasets whose table is not where sync left it, and what is gone.
+    `last_event` tells which event was the last one when the cursor was stored, None where that is not known. `lost` are
+    the datasets whose table is not where sync left it, and what is gone.
     """
 
     subscription_id: str | None
     cursor: str | None
     datasets: Mapping[str, Held]
+    last_event: str | None = None
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -248,7 +250,9 @@ class Target(Protocol):
         Raises StepBlocked for a column that is not there.
         """
 
-    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+    def record(
+        self, subscription_id: str, cursor: str | None, moved: Iterable[Held], last_event: str | None = None
+    ) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
 
     def infos(self) -> Mapping[str, DatasetInfo]:

@@ -35,7 +35,7 @@ _Read = TypeVar("_Read")
 SYNC: Final = "_ploti_sync"
 DATASETS: Final = "_ploti_datasets"
 _SYNC_SQL: Final = """CREATE TABLE IF NOT EXISTS {sync} (
-    {key}subscription_id {text}, cursor {text}, layout {whole}, updated_at {instant},
+    {key}subscription_id {text}, cursor {text}, last_event {text}, layout {whole}, updated_at {instant},
     table_names {text})"""
 _DATASETS_SQL: Final = """CREATE TABLE IF NOT EXISTS {datasets} (
     {key}dataset_id {id}, title {text}, place_id {text}, place_name {text}, topic {text},
@@ -102,8 +102,8 @@ class Books:
         if not self.laid_out(db):
             TableNames.kept(None, asked)
             return TargetState(None, None, {})
-        rows = db.execute(f"SELECT subscription_id, cursor, layout FROM {self.sync}").fetchall()
-        subscription_id, cursor, layout = rows[0] if rows else (None, None, LAYOUT)
+        layouts = db.execute(f"SELECT layout FROM {self.sync}").fetchall()
+        layout = layouts[0][0] if layouts else LAYOUT
         if layout != LAYOUT:
             raise TargetUnusable(
                 f"This {self.place} was made by another version of sync (layout {layout}): use a new {self.place}."
@@ -111,8 +111,10 @@ class Books:
         self.names(db, asked)
         named = f"SELECT {_HELD} FROM {self.datasets} WHERE dataset_id IS NOT NULL"
         held = {row[0]: _held(row) for row in db.execute(named).fetchall()}
+        rows = db.execute(f"SELECT subscription_id, cursor, last_event FROM {self.sync}").fetchall()
+        subscription_id, cursor, last_event = rows[0] if rows else (None, None, None)
         known = isinstance(cursor, str) and event_number(cursor) is not None
-        return TargetState(subscription_id, cursor if known else None, held, self._lost(db))
+        return TargetState(subscription_id, cursor if known else None, held, _text(last_event), self._lost(db))
 
     def read_status(self, db: Database) -> list[DatasetStatus]:
         """List the datasets by id."""
@@ -158,14 +160,21 @@ class Books:
         return TableNames.kept(rows[0][0] if rows else None, asked)
 
     def write_cursor(
-        self, db: Database, subscription_id: str, cursor: str | None, names: TableNames, now: datetime
+        self,
+        db: Database,
+        subscription_id: str,
+        cursor: str | None,
+        last_event: str | None,
+        *,
+        names: TableNames,
+        now: datetime,
     ) -> None:
         """Store the position in the log, and how tables are named."""
         db.execute(f"DELETE FROM {self.sync}")
         db.execute(
-            f"INSERT INTO {self.sync} (subscription_id, cursor, layout, updated_at, table_names) "
-            f"VALUES ({', '.join([self.mark] * 5)})",
-            [subscription_id, cursor, LAYOUT, self.moment(now), names.scheme],
+            f"INSERT INTO {self.sync} (subscription_id, cursor, last_event, layout, updated_at, table_names) "
+            f"VALUES ({', '.join([self.mark] * 6)})",
+            [subscription_id, cursor, last_event, LAYOUT, self.moment(now), names.scheme],
         )
 
     def loaded(self, schema: Schema, table: str, rows: int, now: datetime) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class Book:
 
     subscription_id: str | None = None
     cursor: str | None = None
+    last_event: str | None = None
     table_names: str | None = None
     notes: Mapping[str, Note] = field(default_factory=dict)
 
@@ -142,7 +143,7 @@ class Folder:
             raise TargetUnusable(f"{self.path} was made by another version of sync: use a new folder.")
         try:
             notes = {name: _note(note) for name, note in told["notes"].items()}
-            return Book(told["subscriptionId"], told["cursor"], told["tableNames"], notes)
+            return Book(told["subscriptionId"], told["cursor"], told["lastEvent"], told["tableNames"], notes)
         except (AttributeError, KeyError, TypeError) as error:
             raise _unreadable(file, _BOOK_ANEW) from error
 
@@ -150,7 +151,7 @@ class Folder:
         """Replace the book, at once."""
         notes = {name: asdict(note) for name, note in book.notes.items()}
         told = {"layout": LAYOUT, "subscriptionId": book.subscription_id, "cursor": book.cursor, "updatedAt": now}
-        told["tableNames"] = book.table_names
+        told |= {"lastEvent": book.last_event, "tableNames": book.table_names}
         fresh = self.path / f"{_SYNC}.new"
         with on_disk(self.path):
             self.path.mkdir(parents=True, exist_ok=True)

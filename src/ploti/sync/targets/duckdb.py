@@ -116,12 +116,15 @@ class DuckTarget(BooksInFile):
             kept = kept_ids(db, delivery.ids_replaced)
         return lost_ids(kept, delivery)
 
-    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+    def record(
+        self, subscription_id: str, cursor: str | None, moved: Iterable[Held], last_event: str | None = None
+    ) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
         with self._transaction() as db:
             for held in moved:
                 _BOOKS.write_dataset(db, held, {})
-            _BOOKS.write_cursor(db, subscription_id, cursor, _BOOKS.names(db, self.table_name), self.now())
+            names = _BOOKS.names(db, self.table_name)
+            _BOOKS.write_cursor(db, subscription_id, cursor, last_event, names=names, now=self.now())
 
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""

@@ -99,7 +99,7 @@ class ParquetTarget:
         known = self.folder.read_all(book)
         held = {name: kept.held for name, kept in known.items()}
         lost = {name: kept.lost for name, kept in known.items() if kept.lost is not None}
-        return TargetState(book.subscription_id, book.cursor, held, lost)
+        return TargetState(book.subscription_id, book.cursor, held, book.last_event, lost)
 
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Make the snapshot's parts the current state, with `held`, at once."""
@@ -146,7 +146,9 @@ class ParquetTarget:
         del delivery
         raise _no_tables()
 
-    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+    def record(
+        self, subscription_id: str, cursor: str | None, moved: Iterable[Held], last_event: str | None = None
+    ) -> None:
         """Store the cursor together with the datasets whose state changed without rows, at once."""
         book = self.folder.read_book()
         self.reach("sync.opened")
@@ -154,7 +156,7 @@ class ParquetTarget:
         for held in moved:
             notes[held.dataset_id] = replace(notes.get(held.dataset_id) or Note(0), held=held)
         self.reach("sync.before_commit")
-        self._write(Book(subscription_id, cursor, self._names(book).scheme, notes))
+        self._write(Book(subscription_id, cursor, last_event, self._names(book).scheme, notes))
         self.reach("sync.after_commit")
 
     def infos(self) -> Mapping[str, DatasetInfo]:

@@ -180,7 +180,9 @@ class PostgresTarget:
             kept = rows.kept_ids(session, delivery.ids_replaced)
         return lost_ids(kept, delivery)
 
-    def record(self, subscription_id: str, cursor: str | None, moved: Iterable[Held]) -> None:
+    def record(
+        self, subscription_id: str, cursor: str | None, moved: Iterable[Held], last_event: str | None = None
+    ) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
         with self._session() as session:
             books = ensure_layout(session)
@@ -189,7 +191,7 @@ class PostgresTarget:
             with self._transaction(session):
                 for held in moved:
                     books.write_dataset(session, held, {"table_name": fitted(names.of(held.dataset_id))})
-                books.write_cursor(session, subscription_id, cursor, names, self.now())
+                books.write_cursor(session, subscription_id, cursor, last_event, names=names, now=self.now())
 
     def infos(self) -> Mapping[str, DatasetInfo]:
         """Give what is stored of what the API says, by dataset."""
