@@ -1,5 +1,7 @@
 """Copies of files beside a source: from disk and from web addresses that strangers chose (D5.9, D14.4)."""
 
+import threading
+
 import pytest
 from tests.adapters.receiver import Receiver, drip
 
@@ -44,6 +46,26 @@ class TestDisk:
     def test_what_cannot_be_copied_says_why(self, tmp_path, target, name, why):
         (tmp_path / "big.pdf").write_bytes(CONTENT)
         assert why in failure(FileCopier(bytes_most=16), str(tmp_path / name), target)
+
+    def test_a_file_that_is_still_written_is_no_copy(self, tmp_path, target):
+        done, begun = threading.Event(), threading.Event()
+
+        def write():
+            with (tmp_path / "scan.pdf").open("wb", buffering=0) as file:
+                file.truncate(64_000_000)
+                while not done.wait(0.001):
+                    file.seek(0, 2)
+                    file.write(b"x")
+                    begun.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            assert begun.wait(30)
+            assert "written while it was copied" in failure(FileCopier(), str(tmp_path / "scan.pdf"), target)
+        finally:
+            done.set()
+            writer.join()
 
 
 class TestWeb:

@@ -80,7 +80,7 @@ TURNING = {
 }
 """Where it matters most; the other steps are killed in the long runs."""
 
-UNQUEUED = ("check.state_stored", "check.before_commit", "answer.before_commit")
+UNQUEUED = ("check.state_copied", "check.state_stored", "check.before_commit", "answer.before_commit")
 """Steps before which nothing stands: whoever ordered it has to say it again."""
 
 

@@ -94,9 +94,10 @@ def _without_times(data):
 
 
 CHECK_STEPS = (
-    "check.state_stored", "check.before_commit", "check.queued", "build.begun", "build.state_read", "consult.answered",
-    "consult.kept", "build.matched", "build.parts_written", "build.part_stored", "build.files_stored", "build.computed",
-    "release.before_commit", "release.committed", "build.ended",
+    "check.state_copied", "check.state_stored", "check.before_commit", "check.queued", "build.begun",
+    "build.state_read", "consult.answered", "consult.kept", "build.matched", "build.parts_written",
+    "build.part_stored", "build.files_stored", "build.computed", "release.before_commit", "release.committed",
+    "build.ended",
 )  # fmt: skip
 RELEASE_STEPS = ("release.before_commit", "release.committed")
 

@@ -403,6 +403,15 @@ def test_shapes_from_well_known_text(read):
     assert read.change is None
 
 
+def test_curves_and_surfaces_of_well_known_text_are_made_linear(read):
+    wkt = replace(DATASET, source=SourceSpec("file", "t", geometry=GeometryColumns(wkt="w"), crs=("EPSG:4326",)))
+    curves = ["CURVEPOLYGON (CIRCULARSTRING (0 0, 2 0, 0 0))", "TIN (((0 0, 0 1, 1 1, 0 0)))", "CIRCULARSTRING (0 0)"]
+    read("\n".join(["w;n", *(f"{text};{n}" for n, text in enumerate([*curves, "POINT (1 2)"]))]), wkt)
+    shapes = [wkb and shapely.from_wkb(wkb).geom_type for wkb in read.values("geometry")]
+    assert shapes == ["MultiPolygon", "MultiPolygon", None, "Point"]
+    assert read.rejects() == [(3, "geometry", curves[2])]
+
+
 def collection(*geometries, crs=None):
     features = [{"type": "Feature", "properties": {"n": i}, "geometry": g} for i, g in enumerate(geometries)]
     return json.dumps({"features": features, "type": "FeatureCollection"} | ({"crs": crs} if crs else {}))

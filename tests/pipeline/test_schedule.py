@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -129,6 +130,26 @@ def test_a_check_that_failed_is_tried_again_after_a_while(ports, clock, tmp_path
     clock.advance(minutes=1)
     assert queued(ports) == ["ds_file"]
     assert work_one(ports, new_owner()).outcome == "released"
+
+
+def test_a_source_that_is_written_while_it_is_read_is_no_state(ports, clock, tmp_path):
+    subscribe(ports)
+    assert queued(ports) == ["ds_file"]
+    assert work_one(ports, new_owner()).outcome == "released"
+    clock.advance(days=1)
+    file = tmp_path / "file.csv"
+
+    def write_on(step):
+        if step == "check.state_copied":
+            file.write_text("k,v\n1,a\n2,b\n")
+
+    file.write_text("k,v\n")
+    assert [check.outcome for check in queue_due(replace(ports, reach=write_on))] == ["failed"]
+    assert "was written while it was read" in last_check(ports).reason
+    clock.advance(minutes=FAILED_AGAIN_AFTER / timedelta(minutes=1))
+    assert queued(ports) == ["ds_file"]
+    done = work_one(ports, new_owner())
+    assert (done.outcome, done.facts["added"], done.facts["removed"]) == ("released", 1, 0)
 
 
 def test_a_state_that_was_given_moves_the_next_check(ports, clock, tmp_path):

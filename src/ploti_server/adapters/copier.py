@@ -1,6 +1,7 @@
 """Copies files that stand beside a source: from this machine's disk, or from public web addresses (D5.9, D14.4)."""
 
 import http.client
+import os
 import shutil
 import ssl
 import time
@@ -46,9 +47,11 @@ class FileCopier:
                 raise CopyFailed("it is no file")
             if found.st_size > self._bytes_most:
                 raise CopyFailed(f"it has more than {self._bytes_most} bytes")
-            now = f"{found.st_size}:{found.st_mtime_ns}"
+            now = _last_written(found)
             if now != validator:
                 shutil.copyfile(address, target)
+                if _last_written(Path(address).stat()) != now:
+                    raise CopyFailed("it was written while it was copied")
         except (OSError, ValueError) as error:
             raise CopyFailed(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
         return now
@@ -98,6 +101,10 @@ class FileCopier:
                 out.write(block)
         if response.length:
             raise CopyFailed(f"it ended {response.length} bytes early")
+
+
+def _last_written(found: os.stat_result) -> str:
+    return f"{found.st_size}:{found.st_mtime_ns}"
 
 
 def _encoded(address: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from stat import S_ISREG
-from typing import Final
+from typing import BinaryIO, Final
 
 from ploti_server.domain.asks import closed
 from ploti_server.domain.checks import Check, CheckKind, CheckStatus, Refresh
@@ -152,7 +152,7 @@ def _refuse_earlier(records: Records, dataset_id: str, fetched_at: datetime | No
 
 
 def _store_raw(ports: Ports, dataset_id: str, file: Path) -> str:
-    """Copy a file under its checksum and give that."""
+    """Copy a file under its checksum and give that; one that is written meanwhile is no whole state (D14.2)."""
     folder = ports.home / "work"
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
@@ -162,12 +162,21 @@ def _store_raw(ports: Ports, dataset_id: str, file: Path) -> str:
             if not S_ISREG(file.stat().st_mode):
                 raise StateMissing(f"the state {file} is no file that ends: save what it gives to a file first")
             with file.open("rb") as source, copy.open("wb") as target:
+                before = _last_written(source)
                 while block := source.read(BLOCK):
                     digest.update(block)
                     target.write(block)
+                ports.reach("check.state_copied")
+                if _last_written(source) != before:
+                    raise StateMissing(f"the state {file} was written while it was read: check again when it is whole")
         except OSError as error:
             raise StateMissing(f"cannot read the state {file}: {error.strerror or error}") from error
         path = state_path(dataset_id, digest.hexdigest())
         if ports.files.stat(path) is None:
             ports.files.put(path, copy)
     return digest.hexdigest()
+
+
+def _last_written(source: BinaryIO) -> tuple[int, int]:
+    found = os.fstat(source.fileno())
+    return found.st_size, found.st_mtime_ns

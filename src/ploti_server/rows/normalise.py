@@ -14,6 +14,7 @@ import shapely
 
 from ploti.contract.files import GEOMETRY
 from ploti.contract.values import ColumnType
+from ploti_server.rows.curves import shapes_from_wkt
 from ploti_server.rows.geometry import Shapes, normalise_points, normalise_shapes, normalise_text, promote
 from ploti_server.rows.raw import Array, RawBatch
 from ploti_server.rows.text import clean, pc
@@ -217,10 +218,9 @@ def _shapes(raw: RawBatch, planned: PlannedShapes, rejects: _Rejects) -> npt.NDA
 def _read_text(raw: RawBatch, texts: Array, rejects: _Rejects) -> npt.NDArray[np.object_]:
     """Read well-known text; what is none is null and listed."""
     bare = pc.replace_substring_regex(texts, pattern="(?i)^SRID=[0-9]+;", replacement="")
-    shapes: npt.NDArray[np.object_] = shapely.from_wkt(bare.to_numpy(zero_copy_only=False), on_invalid="ignore")
-    broken = ~shapely.is_geometry(shapes) & np.asarray(bare.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
-    for index in np.flatnonzero(broken):
-        rejects.add(int(raw.numbers[index]), GEOMETRY, BROKEN_WKT, bare[int(index)].as_py())
+    shapes, broken = shapes_from_wkt(bare.to_numpy(zero_copy_only=False))
+    for index in broken:
+        rejects.add(int(raw.numbers[index]), GEOMETRY, BROKEN_WKT, bare[index].as_py())
     return shapes
 
 
