@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -67,7 +68,7 @@ def settings(
     api_key: str | None = None, base_url: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> tuple[str | None, str]:
     """Find the API key and address: arguments, then environment, then the stored login (D11.10)."""
-    url = (base_url or environment.get("PLOTI_API_URL") or "").strip() or None
+    url = _named_url(base_url, environment)
     key = api_key or environment.get("PLOTI_API_KEY")
     if key is not None and url is not None:
         return key, url
@@ -76,6 +77,18 @@ def settings(
     if key is None and stored.get("url") == url.rstrip("/"):
         key = stored.get("key")
     return key, url
+
+
+def login_url(base_url: str | None = None, environment: Mapping[str, str] = os.environ) -> str:
+    """Find the address to log in at as `settings` does; a stored login that cannot be read is as good as none."""
+    stored = {}
+    with suppress(FixRequest):
+        stored = stored_login(login_path(environment))
+    return _named_url(base_url, environment) or stored.get("url") or DEFAULT_URL
+
+
+def _named_url(base_url: str | None, environment: Mapping[str, str]) -> str | None:
+    return (base_url or environment.get("PLOTI_API_URL") or "").strip() or None
 
 
 def login_path(environment: Mapping[str, str] = os.environ) -> Path:
@@ -117,6 +130,9 @@ def store_login(path: Path, url: str, key: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        json.dump({"url": url.rstrip("/"), "key": key}, file)
-    fresh.replace(path)
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump({"url": url.rstrip("/"), "key": key}, file)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -347,16 +347,37 @@ def test_login_tries_the_key_then_stores_it(fake, tmp_path, monkeypatch):
     assert "development-activity" in shell("topics").stdout
 
 
-def test_a_login_that_cannot_be_stored_is_one_line(fake, tmp_path):
-    (tmp_path / "ploti").write_text("a file where the folder would be")
+@pytest.mark.parametrize("more", ["", " --url {url}"])
+def test_login_replaces_a_stored_login_that_is_broken(fake, tmp_path, monkeypatch, more):
+    monkeypatch.delenv("PLOTI_API_KEY")
+    stored = tmp_path / "ploti" / "login.json"
+    stored.parent.mkdir()
+    stored.write_text("{")
+    assert "run `ploti login` again" in shell("topics").stderr
+    if more:
+        more = more.format(url=os.environ["PLOTI_API_URL"])
+        monkeypatch.delenv("PLOTI_API_URL")
+    assert shell(f"login{more}", input=fake.api_key + "\n").returncode == 0
+    assert "development-activity" in shell("topics").stdout
+
+
+@pytest.mark.parametrize("there", ["ploti", "ploti/login.json/"])
+def test_a_login_that_cannot_be_stored_is_one_line_and_leaves_no_key_behind(fake, tmp_path, there):
+    if there.endswith("/"):
+        (tmp_path / there).mkdir(parents=True)
+    else:
+        (tmp_path / there).write_text("a file where the folder would be")
     done = shell("login", input=fake.api_key + "\n")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert [path for path in tmp_path.rglob("login.json*") if path.is_file()] == []
 
 
-def test_a_server_that_is_not_there_is_told_soon(fake, capsys, monkeypatch):
+@pytest.mark.parametrize("line", ["topics", f"feeds attachments list {PERMITS}", "login"])
+def test_a_server_that_is_not_there_is_told_soon(fake, capsys, monkeypatch, line):
+    monkeypatch.setattr("sys.stdin", io.StringIO(fake.api_key))
     monkeypatch.setenv("PLOTI_API_URL", "http://127.0.0.1:9")
     started = time.monotonic()
-    assert ploti("topics") == 1
+    assert ploti(line) == 1
     assert "http://127.0.0.1:9" in capsys.readouterr().err
     assert time.monotonic() - started < 5
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -226,3 +227,26 @@ def test_a_shell_completes_commands_and_options(capsys):
     for word in ("subscriptions", "--forward-to", "rotate", "--on-major", "pause"):
         assert word in script
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+@pytest.mark.parametrize(
+    "line", ["fpath=($PWD $fpath); autoload -Uz _ploti; _ploti", "source ./_ploti; ${_ploti_is[1]}"]
+)
+def test_zsh_completes_by_the_script_where_it_looks_and_where_it_is_sourced(tmp_path, capsys, line):
+    """Its own functions need a terminal: here they tell that they were called."""
+    assert command("completion zsh") == 0
+    (tmp_path / "_ploti").write_text(capsys.readouterr().out)
+    told = "_arguments() { print completing; }; compdef() { _ploti_is=($1); [[ $2 == ploti ]] }; "
+    done = subprocess.run(["zsh", "-fc", told + line], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "completing"
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_completes_commands_without_the_files_of_the_folder(tmp_path, capsys):
+    assert command("completion fish") == 0
+    (tmp_path / "ploti.fish").write_text(capsys.readouterr().out)
+    for line, shown in (("ploti feeds ", ["attachments", "datasets", "subscriptions"]), ("ploti changes --to ", [])):
+        asked = ["fish", "--no-config", "-c", f"source ploti.fish; complete -C '{line}'"]
+        done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert [each.split("\t")[0] for each in done.stdout.splitlines()] == shown

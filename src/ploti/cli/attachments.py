@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 import ploti
+from ploti.cli.connect import connect
 from ploti.cli.progress import watching
 from ploti.cli.show import AsJson, byte_size, present, printable, show_table
 
@@ -27,7 +28,7 @@ def list_attachments(dataset: str, /, *, version: int | None = None, json: AsJso
     version
         Number of the version.
     """
-    with ploti.Client() as client:
+    with connect() as client:
         _, listed = _listed(client, dataset, version)
     present({"attachments": listed}, json, _show)
 
@@ -53,7 +54,7 @@ def download(dataset: str, /, *files: str, to: Path, version: int | None = None,
     """
     from ploti.sync.attachments import save_attachments
 
-    with ploti.Client() as client, watching(json) as progress:
+    with connect() as client, watching(json) as progress:
         number, listed = _listed(client, dataset, version)
         known = {one["file"]: one for one in listed}
         for name in files:

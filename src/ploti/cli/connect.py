@@ -10,9 +10,9 @@ _TOLD_SECONDS: Final = 3.0
 """What takes longer is told."""
 
 
-def connect() -> "ploti.Client":
-    """Make a client from the environment or the stored login that gives up after three attempts."""
-    return ploti.Client(retries=ploti.Retries(attempts=3), waiting=told(show_note))
+def connect(api_key: str | None = None, base_url: str | None = None) -> "ploti.Client":
+    """Make a client, from the environment or the stored login unless given, that gives up after three attempts."""
+    return ploti.Client(api_key, base_url, retries=ploti.Retries(attempts=3), waiting=told(show_note))
 
 
 def told(say: Callable[[str], None]) -> "Callable[[ploti.RetryLater, float], None]":

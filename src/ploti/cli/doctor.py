@@ -25,6 +25,18 @@ _EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "pandas": ("pandas", "pyarrow"),
     "polars": ("polars",),
 }
+_COMPLETION_ENDS: Final[Mapping[str, str]] = {
+    "bash": "",
+    "zsh": """
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  _cyclopts_ploti "$@"
+else
+  compdef _cyclopts_ploti ploti
+fi
+""",
+    "fish": "\ncomplete -c ploti -f\n",
+}
+"""What makes the scripts complete: zsh's only defines a function, fish's offers files beside every command."""
 
 
 def doctor(*, json: AsJson = False) -> int:
@@ -143,4 +155,4 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """
     from ploti.cli.command import app
 
-    print(app.generate_completion(prog_name="ploti", shell=shell))
+    print(app.generate_completion(prog_name="ploti", shell=shell) + _COMPLETION_ENDS[shell])

@@ -5,6 +5,7 @@ import sys
 from getpass import getpass
 
 import ploti
+from ploti.cli.connect import connect
 from ploti.cli.show import AsJson, present
 
 
@@ -19,13 +20,13 @@ def login(*, url: str | None = None, json: AsJson = False) -> None:
     url
         Address of the API; PLOTI_API_URL, what was stored before or the address of a local demo unless given.
     """
-    from ploti._client import login_path, settings, store_login
+    from ploti._client import login_path, login_url, store_login
 
-    address = settings(None, url)[1]
+    address = login_url(url)
     key = (getpass(f"API key for {address}: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not key:
         raise ploti.FixRequest("Give an API key, on standard input or when asked.", code="invalid_input")
-    with ploti.Client(key, address) as client:
+    with connect(key, address) as client:
         client.topics.list()
     path = login_path()
     store_login(path, address, key)
