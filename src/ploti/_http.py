@@ -103,7 +103,7 @@ class Http:
             raise FixRequest(f"Give a timeout of at most {_TIMEOUT_MOST:.0f} seconds.", code="invalid_input")
         self._timeout, self._seconds, self._waiting = timeout, seconds, waiting
         self.skew: float | None = None
-        self._client = _connections(self.base_url, timeout, transport, proxy)
+        self._client = connections(self.base_url, timeout, transport, proxy)
 
     def close(self) -> None:
         """Close the connections."""
@@ -237,29 +237,38 @@ def _http_date(text: str) -> datetime | None:
 def _checked_base(base_url: str) -> str:
     """Give an API address without a trailing slash; raises FixRequest for one that cannot be called."""
     base_url = base_url.strip()
-    try:
-        parts = httpx2.URL(base_url)
-        good = parts.scheme in {"http", "https"} and bool(parts.host) and not re.search(r"\s", base_url)
-        bare = not (parts.query or parts.fragment or parts.userinfo)
-        origin(base_url)
-    except (httpx2.InvalidURL, ValueError):
-        good = bare = False
-    if not (good and bare):
+    parts = httpx2.URL(base_url) if is_address(base_url) else None
+    if parts is None or parts.query or parts.fragment or parts.userinfo:
         message = "Give the API's address as http(s)://host[:port], for example in PLOTI_API_URL."
         raise FixRequest(message, code="invalid_input")
-    return base_url.rstrip("/")
+    base_url = base_url.rstrip("/")
+    if base_url.endswith("/v1"):
+        message = f"Give the API's address without /v1: {base_url.removesuffix('/v1')}"
+        raise FixRequest(message, code="invalid_input")
+    return base_url
 
 
-def _connections(
-    base_url: str, timeout: float, transport: httpx2.BaseTransport | None, proxy: str | None
+def is_address(text: str) -> bool:
+    """Tell whether requests can be sent to an address: http or https, with a host."""
+    try:
+        parts = httpx2.URL(text)
+        parts.raw_host.decode("ascii").encode("idna")  # as the resolver has it
+        origin(text)
+    except (httpx2.InvalidURL, ValueError):
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.host) and not re.search(r"\s", text)
+
+
+def connections(
+    base_url: str, timeout: float, transport: httpx2.BaseTransport | None = None, proxy: str | None = None
 ) -> httpx2.Client:
     """Make the connections: by the environment's proxies unless one is given, to this machine by none.
 
     Raises FixRequest for a proxy that cannot be used.
     """
-    if transport is None and proxy is None and origin(base_url)[1] in _LOOPBACK:
-        transport = httpx2.HTTPTransport()
     try:
+        if transport is None and proxy is None and origin(base_url)[1] in _LOOPBACK:
+            transport = httpx2.HTTPTransport()
         return httpx2.Client(
             timeout=timeout,
             proxy=proxy,

@@ -58,6 +58,7 @@ _POLL_SECONDS_MOST: Final = 60.0
 WISHED_SECONDS_MOST: Final = 3_600.0
 """Who follows without end waits no longer than this at a time, whatever `Retry-After` says."""
 Page = TypeVar("Page")
+Shape = TypeVar("Shape")
 Parts = Literal["snapshot", "changes", "backfill", "id_map"]
 
 
@@ -72,7 +73,7 @@ class Places:
     ) -> PlaceList:
         """List every place, with how many datasets it holds; `deliverable` counts only what is delivered."""
         query = {"state": state, "kind": kind, "deliverable": deliverable}
-        return cast(PlaceList, self._http.get("/v1/places", query))
+        return _as(PlaceList, self._http.get("/v1/places", query))
 
 
 class Topics:
@@ -83,7 +84,7 @@ class Topics:
 
     def list(self) -> TopicList:
         """List every topic."""
-        return cast(TopicList, self._http.get("/v1/topics"))
+        return _as(TopicList, self._http.get("/v1/topics"))
 
 
 class Versions:
@@ -103,7 +104,7 @@ class Versions:
     ) -> VersionPage:
         """List a page of versions, those with a higher number than `after`."""
         query = {"after": after, "order": order, "limit": limit, "cursor": cursor}
-        return cast(VersionPage, self._http.get(f"{_dataset(dataset)}/versions", query))
+        return _as(VersionPage, self._http.get(f"{_dataset(dataset)}/versions", query))
 
     def iter(
         self, dataset: str, *, after: int | None = None, order: Literal["asc", "desc"] | None = None
@@ -117,12 +118,12 @@ class Versions:
 
         Raises Reload past retention, NotDelivered where no subscription delivers the dataset.
         """
-        return cast(Version, self._http.get(_version(dataset, version)))
+        return _as(Version, self._http.get(_version(dataset, version)))
 
     def links(self, dataset: str, version: int, *, files: Sequence[str]) -> SignedFiles:
         """Sign fresh links to the files named, by path or attachment name, at most 200."""
         answer = self._http.post(f"{_version(dataset, version)}/links", {"files": [*files]}, again=True)
-        return cast(SignedFiles, answer)
+        return _as(SignedFiles, answer)
 
     def download(
         self,
@@ -198,7 +199,7 @@ class Versions:
         return answer["files"][0]
 
     def _current(self, dataset: str) -> int:
-        current = cast(Dataset, self._http.get(_dataset(dataset)))["current"]
+        current = _as(Dataset, self._http.get(_dataset(dataset)))["current"]
         if current is None:
             raise Reload(f"{dataset} has no released version yet: try again later.", code="no_version")
         return current["version"]
@@ -230,7 +231,7 @@ class Datasets:
             "limit": limit,
             "cursor": cursor,
         }
-        return cast(DatasetPage, self._http.get(f"{_FEEDS}/datasets", query))
+        return _as(DatasetPage, self._http.get(f"{_FEEDS}/datasets", query))
 
     def iter(
         self,
@@ -256,27 +257,27 @@ class Datasets:
 
     def get(self, dataset: str) -> Dataset:
         """Read one dataset."""
-        return cast(Dataset, self._http.get(_dataset(dataset)))
+        return _as(Dataset, self._http.get(_dataset(dataset)))
 
     def schema(self, dataset: str, version: int | None = None) -> Schema:
         """Read the schema of the current version, or of the version given."""
-        return cast(Schema, self._http.get(f"{_dataset(dataset)}/schema", {"version": version}))
+        return _as(Schema, self._http.get(f"{_dataset(dataset)}/schema", {"version": version}))
 
     def schemas(self, dataset: str) -> SchemaList:
         """Read every schema version that the dataset has had."""
-        return cast(SchemaList, self._http.get(f"{_dataset(dataset)}/schemas"))
+        return _as(SchemaList, self._http.get(f"{_dataset(dataset)}/schemas"))
 
     def record(self, dataset: str, record_id: str) -> RecordTrace:
         """Tell what became of a record id: removed, replaced by another one, or carried by a record now.
 
         Raises NotFound where no record ever carried it, NotDelivered where no subscription delivers the dataset.
         """
-        return cast(RecordTrace, self._http.get(f"{_dataset(dataset)}/records/{_segment(record_id, 'record')}"))
+        return _as(RecordTrace, self._http.get(f"{_dataset(dataset)}/records/{_segment(record_id, 'record')}"))
 
     def records(self, dataset: str, record_ids: Sequence[str]) -> RecordTraces:
         """Tell what became of record ids, at most 1,000; those that no record ever carried are `missing`."""
         answer = self._http.post(f"{_dataset(dataset)}/records", {"records": [*record_ids]}, again=True)
-        return cast(RecordTraces, answer)
+        return _as(RecordTraces, answer)
 
     def file(self, dataset: str, file: str) -> DatasetFile:
         """Find a stored file of the current version by its name: `source:<id>`, `original` or `document:<sha256>`.
@@ -284,11 +285,11 @@ class Datasets:
         Raises NotFound where it has none of this name, NotDelivered where no subscription delivers the dataset.
         """
         path = f"/v1/datasets/{_segment(dataset, 'dataset')}/files/{_segment(file, 'file')}"
-        return cast(DatasetFile, self._http.get(path))
+        return _as(DatasetFile, self._http.get(path))
 
     def provenance(self, dataset: str) -> Provenance:
         """List the sources that the dataset comes from."""
-        return cast(Provenance, self._http.get(f"/v1/datasets/{_segment(dataset, 'dataset')}/provenance"))
+        return _as(Provenance, self._http.get(f"/v1/datasets/{_segment(dataset, 'dataset')}/provenance"))
 
 
 class Subscriptions:
@@ -312,11 +313,11 @@ class Subscriptions:
         """
         body = {"name": name, "places": [*places], "topics": [*topics], "datasetIds": [*dataset_ids]}
         once = idempotency_key or str(uuid.uuid4())
-        return cast(Subscription, self._http.post(f"{_FEEDS}/subscriptions", body, once=once))
+        return _as(Subscription, self._http.post(f"{_FEEDS}/subscriptions", body, once=once))
 
     def list(self, *, limit: int | None = None, cursor: str | None = None) -> SubscriptionPage:
         """List a page of subscriptions."""
-        return cast(SubscriptionPage, self._http.get(f"{_FEEDS}/subscriptions", {"limit": limit, "cursor": cursor}))
+        return _as(SubscriptionPage, self._http.get(f"{_FEEDS}/subscriptions", {"limit": limit, "cursor": cursor}))
 
     def iter(self) -> Iterator[Subscription]:
         """Go over all subscriptions."""
@@ -325,7 +326,7 @@ class Subscriptions:
 
     def get(self, subscription: str) -> Subscription:
         """Read one subscription."""
-        return cast(Subscription, self._http.get(_subscription(subscription)))
+        return _as(Subscription, self._http.get(_subscription(subscription)))
 
     def preview(
         self,
@@ -348,7 +349,7 @@ class Subscriptions:
         named = {"places": [*places], "topics": [*topics], "datasetIds": [*dataset_ids]}
         narrowing = {"q": q, "place": place, "topic": topic, "matchedBy": matched_by, "sort": sort, "limit": limit}
         body = named | _given(narrowing | {"cursor": cursor})
-        return cast(SubscriptionPreview, self._http.post(f"{_FEEDS}/subscriptions/preview", body, again=True))
+        return _as(SubscriptionPreview, self._http.post(f"{_FEEDS}/subscriptions/preview", body, again=True))
 
     def update(
         self,
@@ -367,7 +368,7 @@ class Subscriptions:
         lists = {"places": places, "topics": topics, "datasetIds": dataset_ids}
         sent = {field: [*ids] for field, ids in lists.items() if ids is not None}
         body = _given({"name": name, "revision": revision}) | sent
-        return cast(Subscription, self._http.patch(_subscription(subscription), body))
+        return _as(Subscription, self._http.patch(_subscription(subscription), body))
 
     def delete(self, subscription: str) -> dict[str, Any]:
         """Delete a subscription; its events stop, files already downloaded stay."""
@@ -382,7 +383,7 @@ class Subscriptions:
         for pages. Raises Reload where `as_of` is too old.
         """
         query = {"asOf": as_of, "limit": limit, "cursor": cursor}
-        return cast(SubscriptionManifest, self._http.get(f"{_subscription(subscription)}/manifest", query))
+        return _as(SubscriptionManifest, self._http.get(f"{_subscription(subscription)}/manifest", query))
 
     def events(
         self,
@@ -399,7 +400,7 @@ class Subscriptions:
         after the cursor are gone: start from a manifest.
         """
         query = {"cursor": cursor, "limit": limit, "types": ",".join(types) if types else None, "wait": wait}
-        return cast(EventPage, self._http.get(f"{_subscription(subscription)}/events", query, wait=wait or 0))
+        return _as(EventPage, self._http.get(f"{_subscription(subscription)}/events", query, wait=wait or 0))
 
     def iter_events(
         self,
@@ -476,7 +477,7 @@ class Deliveries:
     ) -> DeliveryPage:
         """List a page of a webhook's deliveries with their last answers, the newest event's first."""
         query = {"status": status, "limit": limit, "cursor": cursor}
-        return cast(DeliveryPage, self._http.get(f"{_webhook(webhook)}/deliveries", query))
+        return _as(DeliveryPage, self._http.get(f"{_webhook(webhook)}/deliveries", query))
 
     def iter(self, webhook: str, *, status: DeliveryStatus | None = None) -> Iterator[Delivery]:
         """Go over all deliveries of a webhook, the newest event's first."""
@@ -486,7 +487,7 @@ class Deliveries:
     def send(self, webhook: str, delivery: str) -> Delivery:
         """Send a delivery again, at once and with all its retries; its id stays."""
         path = f"{_webhook(webhook)}/deliveries/{_segment(delivery, 'delivery')}/send"
-        return cast(Delivery, self._http.post(path, {}, again=True))
+        return _as(Delivery, self._http.post(path, {}, again=True))
 
 
 class Webhooks:
@@ -501,11 +502,11 @@ class Webhooks:
         body: dict[str, Any] = {"url": url, "subscriptionId": subscription_id}
         if events is not None:
             body["events"] = [*events]
-        return cast(NewWebhook, self._http.post("/v1/webhooks", body))
+        return _as(NewWebhook, self._http.post("/v1/webhooks", body))
 
     def list(self, *, limit: int | None = None, cursor: str | None = None) -> WebhookPage:
         """List a page of webhooks."""
-        return cast(WebhookPage, self._http.get("/v1/webhooks", {"limit": limit, "cursor": cursor}))
+        return _as(WebhookPage, self._http.get("/v1/webhooks", {"limit": limit, "cursor": cursor}))
 
     def iter(self) -> Iterator[Webhook]:
         """Go over all webhooks."""
@@ -514,7 +515,7 @@ class Webhooks:
 
     def get(self, webhook: str) -> Webhook:
         """Read one webhook; `status` and `offReason` tell whether and why it is off."""
-        return cast(Webhook, self._http.get(_webhook(webhook)))
+        return _as(Webhook, self._http.get(_webhook(webhook)))
 
     def delete(self, webhook: str) -> dict[str, Any]:
         """Delete a webhook: nothing is sent to it any more."""
@@ -522,11 +523,11 @@ class Webhooks:
 
     def test(self, webhook: str) -> WebhookTest:
         """Send one signed ping now and tell what came back."""
-        return cast(WebhookTest, self._http.post(f"{_webhook(webhook)}/test", {}))
+        return _as(WebhookTest, self._http.post(f"{_webhook(webhook)}/test", {}))
 
     def rotate(self, webhook: str) -> WebhookSecret:
         """Make a new secret, shown this once; the one before it signs too for a day."""
-        return cast(WebhookSecret, self._http.post(f"{_webhook(webhook)}/rotate", {}))
+        return _as(WebhookSecret, self._http.post(f"{_webhook(webhook)}/rotate", {}))
 
     def verify(self, body: bytes | str, headers: Mapping[str, str], secret: str) -> dict[str, Any]:
         """Check that a delivery is signed with the webhook's secret, and give its event, or ping, as an object.
@@ -534,6 +535,13 @@ class Webhooks:
         `body` is the request's, unchanged. Raises BadSignature where the delivery is to be refused. Needs no network.
         """
         return verified(body, headers, secret, time.time())
+
+
+def _as(shape: type[Shape], answer: Mapping[str, Any]) -> Shape:
+    """Take an answer as what it should be; raises BadAnswer for one with no member of it."""
+    if cast(Any, shape).__required_keys__.isdisjoint(answer):
+        raise BadAnswer("What came is no answer of the API: check the address.", code="bad_answer")
+    return cast(Shape, answer)
 
 
 def _pages(read: Callable[[str | None], Page]) -> Iterator[Page]:

@@ -70,6 +70,11 @@ def new_secret() -> str:
     return "whsec_" + base64.b64encode(token_bytes(32)).decode()
 
 
+def check_secret(secret: str) -> None:
+    """Raise FixRequest for a secret that is none."""
+    _key(secret)
+
+
 def _bad(message: str) -> BadSignature:
     return BadSignature(message, code="bad_signature")
 

@@ -319,6 +319,21 @@ def test_what_fails_is_one_line_or_one_object(fake, capsys, line, code, error):
         assert shown.err == ""
 
 
+@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("more", ["", " --json"])
+def test_a_server_that_is_not_the_api_is_told_in_one_line(fake, capsys, line, more):
+    fake.answer_next("/v1", {"up": True}, times=9)
+    assert ploti(line + more) == 1
+    shown = capsys.readouterr()
+    assert "no answer of the API: check the address" in (shown.out if more else shown.err)
+
+
+def test_login_stores_no_key_for_a_server_that_is_not_the_api(fake, tmp_path):
+    fake.answer_next("/v1", {"up": True}, times=9)
+    assert shell("login", input=fake.api_key + "\n").returncode == 1
+    assert list(tmp_path.rglob("login.json")) == []
+
+
 def test_without_a_key_the_way_to_one_is_told(fake, capsys, monkeypatch):
     monkeypatch.delenv("PLOTI_API_KEY")
     assert ploti("topics") == 1
@@ -393,7 +408,9 @@ def stopped_at(fake, path, number, line, more=None):
     return *running.communicate(timeout=10), running.returncode
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGHUP, -signal.SIGHUP), (signal.SIGINT, 130)]
+)
 def test_an_export_that_is_stopped_leaves_nothing_behind(fake, tmp_path, number, code):
     fake.delay_next("part-0000", 20)
     (tmp_path / "tmp").mkdir()
@@ -423,6 +440,37 @@ def test_a_reader_that_goes_away_is_no_error(fake):
     line = f"{sys.executable} -m ploti.cli feeds datasets list --limit 200 --json | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True, check=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
+
+
+def exit_code(line, after):
+    """The exit code of a command in a shell, with what the shell says after it, buffered as it is for users."""
+    whole = f"{sys.executable} -m ploti.cli {line} {after}; exit ${{PIPESTATUS[0]}}"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["bash", "-c", whole], capture_output=True, text=True, env=env)  # noqa: PLW1510  # its code
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done.returncode, done.stderr.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "after", "expected"),
+    [
+        ("topics", "| true", (0, 0)),
+        ("topics --json", "| true", (0, 0)),
+        ("--help", "| true", (0, 0)),
+        ("topics", ">&-", (0, 0)),
+        ("topics --json", ">&- 2>&- <&-", (0, 0)),
+        ("feeds datasets get ds_none", ">&-", (1, 1)),
+        ("feeds datasets get ds_none", "2>&1 | true", (1, 0)),
+        ("feeds datasets get ds_none --json", "| true", (1, 1)),
+        ("login", "<&-", (1, 1)),
+        ("topics", ">/dev/full", (1, 1)),
+        ("topics --json", ">/dev/full 2>&1", (1, 0)),
+    ],
+)
+def test_output_that_cannot_go_anywhere_is_no_traceback(fake, line, after, expected):
+    """A reader that goes away is no error; a full disk is one, and what failed keeps its exit code."""
+    assert exit_code(line, after) == expected
 
 
 def on_a_terminal(width, line):

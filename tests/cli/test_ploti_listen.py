@@ -142,6 +142,30 @@ def running(line):
         assert process.wait(10) == 130
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(
+            f"--forward-to {bad}"
+            for bad in ("localhost:80", "http://[::1", "http://a..b/x", "http://h:99999", "ftp://h")
+        ),
+        "--forward-to 'http://ex ample'",
+        "--forward-to http://h --secret 'no secret!'",
+    ],
+)
+def test_an_address_or_secret_that_is_none_is_told_before_anything_is_sent(feed, capsys, options):
+    assert command(f"listen {SUBSCRIPTION} {options}") == 1
+    assert capsys.readouterr().err.startswith("Error: Give ")
+    assert feed.api.requests == []
+
+
+def test_a_proxy_that_is_none_is_told_before_anything_is_sent(feed, monkeypatch, capsys):
+    monkeypatch.setenv("HTTPS_PROXY", "foo://127.0.0.1:1")
+    assert command(f"listen {SUBSCRIPTION} --forward-to https://hooks.example --secret {SECRET}") == 1
+    assert capsys.readouterr().err.startswith("Error: Give the proxy's address")
+    assert feed.api.requests == []
+
+
 def test_events_are_followed_line_by_line(feed):
     with running(f"feeds subscriptions events {SUBSCRIPTION} --follow --json") as lines:
         assert [json.loads(next(lines))["id"] for _ in range(2)] == ["evt_000000000001", "evt_000000000002"]
@@ -181,6 +205,7 @@ ILLS = [
     (lambda feed, monkeypatch: monkeypatch.setenv("PLOTI_API_URL", "http://127.0.0.1:9"), "API", "127.0.0.1:9"),
     (lambda feed, monkeypatch: monkeypatch.setenv("PLOTI_API_URL", "ftp://x"), "settings", "http"),
     (lambda feed, monkeypatch: feed.api.fail_next("subscriptions", 500), "API", "Refused"),
+    (lambda feed, monkeypatch: feed.api.answer_next("subscriptions", {"up": True}), "API", "no answer of the API"),
     (lambda feed, monkeypatch: feed.api.fail_next("subscriptions", 403, "not_allowed"), "API", "this key read feeds"),
     (lambda feed, monkeypatch: monkeypatch.setattr("tempfile.tempdir", "/proc"), "disk", "TMPDIR"),
     (spoil_login, "key", "chmod 600"),

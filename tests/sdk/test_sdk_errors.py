@@ -230,6 +230,31 @@ def test_surroundings_that_cannot_be_used_are_told(monkeypatch, name, value, tol
         ploti.Client("k", "https://api.example")
 
 
+def test_certificates_that_are_none_are_told_for_an_api_on_this_machine_too(monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    with pytest.raises(ploti.FixRequest, match=r"/nowhere\.pem"):
+        ploti.Client("k", "https://127.0.0.1:8731")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda client: client.topics.list(),
+        lambda client: client.feeds.datasets.get(PERMITS),
+        lambda client: list(client.feeds.datasets.iter()),
+        lambda client: client.feeds.datasets.versions.links(PERMITS, 2, files=[]),
+        lambda client: client.feeds.subscriptions.create("One", dataset_ids=[ZONING]),
+        lambda client: next(client.feeds.subscriptions.follow("sub_orange")),
+        lambda client: client.webhooks.create("https://h", subscription_id="sub_orange"),
+        lambda client: client.webhooks.rotate("wh_acme"),
+    ],
+)
+def test_an_object_that_is_no_answer_of_the_api_is_told(client, fake, act):
+    fake.answer_next("/v1", {"up": True})
+    with pytest.raises(ploti.BadAnswer, match="check the address"):
+        act(client)
+
+
 def test_whoever_waits_is_told(fake):
     fake.fail_next("/v1/topics", 429, "rate_limited", headers={"retry-after": "9"})
     told = []
@@ -306,11 +331,18 @@ def test_a_server_that_is_not_there_is_named():
         "http://ex ample",
         "http://[::1",
         "http://h/a b",
+        "http://a..b",
     ],
 )
 def test_an_address_that_is_none_is_refused(bad):
     with pytest.raises(ploti.FixRequest, match="PLOTI_API_URL"):
         ploti.Client("k", bad)
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/behind/v1"])
+def test_an_address_that_names_v1_is_told_without(path):
+    with pytest.raises(ploti.FixRequest, match=f"without /v1: http://h{path.partition('/v1')[0]} "):
+        ploti.Client("k", f"http://h{path}")
 
 
 @pytest.mark.parametrize("bad", [0, -1, 61])

@@ -6,12 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
 import ploti
-from ploti._signing import new_secret, signed
+from ploti._signing import check_secret, new_secret, signed
 from ploti.cli.connect import connect
 from ploti.cli.show import EVENT_PREFIX, AsJson, Names, event_types, printable, show_note
 from ploti.contract.events import EVENTS_PER_PAGE_MOST, Event
@@ -58,7 +57,9 @@ def listen(
     """
     _check_address(forward_to)
     key = secret or os.environ.get("PLOTI_WEBHOOK_SECRET")
-    if key is None:
+    if key:
+        check_secret(key)
+    else:
         key = new_secret()
         show_note(f"Signing secret for this run: {key}")
     with connect() as client, Forward(forward_to, key) as forward:
@@ -89,8 +90,9 @@ class _Reached:
 
 
 def _check_address(address: str) -> None:
-    parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    from ploti._http import is_address
+
+    if not is_address(address):
         raise ploti.FixRequest("Give an address like http://localhost:8080/hooks.", code="invalid_input")
 
 
@@ -127,10 +129,9 @@ class Forward:
     secret: str
 
     def __enter__(self) -> "Forward":
-        import httpx2
+        from ploti._http import connections
 
-        local = urlsplit(self.address).hostname in {"localhost", "127.0.0.1", "::1"}
-        self._client = httpx2.Client(timeout=_ANSWER_SECONDS, follow_redirects=False, trust_env=not local)
+        self._client = connections(self.address, _ANSWER_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,6 +5,7 @@ import json
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 
@@ -49,10 +50,18 @@ def present(answer: Answer, as_json: bool, for_people: Callable[[Answer], None])
 
 def show_error(line: str, error: Mapping[str, str | None], as_json: bool) -> None:
     """Print what went wrong: one line to standard error, or an error object like the API's where answers go."""
-    if as_json:
-        print(json.dumps({"error": {name: value for name, value in error.items() if value is not None}}))
-    else:
-        show_note(line)
+    told = json.dumps({"error": {name: value for name, value in error.items() if value is not None}})
+    with suppress(OSError):  # where it cannot be printed, the exit code tells it alone
+        if not as_json or not _printed(told):
+            show_note(line)
+
+
+def _printed(line: str) -> bool:
+    try:
+        print(line, flush=True)
+    except OSError:
+        return False
+    return True
 
 
 def show_note(line: str) -> None:
