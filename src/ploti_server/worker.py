@@ -73,7 +73,8 @@ def _put_back(ports: Ports, check: Check, error: Exception) -> None:
     """Let a check whose build broke down be tried again later, or fail it after its last try (D7.9)."""
     now = ports.clock.now()
     attempts = check.attempts + 1
-    tried = replace(check, attempts=attempts, lease_owner=None, lease_until=None)
+    reason = f"the build broke down with {type(error).__name__}: {error}"
+    tried = replace(check, attempts=attempts, reason=reason, lease_owner=None, lease_until=None)
     if attempts < TRIES:
         tried = replace(tried, status=CheckStatus.QUEUED, due_at=now + RETRY_AFTER * 2**check.attempts)
     else:

@@ -1,13 +1,24 @@
 """A bad machine and bad input at the operator's command: one clear line, exit code 1 or 2, never a trace (D13.6)."""
 
+import errno
 import json
 import os
+import resource
+import signal
 import socket
-from contextlib import redirect_stdout
+import sqlite3
+from contextlib import contextmanager, redirect_stdout
 
+import duckdb
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from ploti_server.app import build_ports
 from ploti_server.cli import main
+from ploti_server.cli.failures import reason_of
+from ploti_server.domain.settings import Settings
+from ploti_server.pipeline.check import GivenState, take_state
+from ploti_server.worker import new_owner, work_one
 
 CATALOG = "datasets: [{id: ds_x, title: X, place: fl, source: {kind: file, url: x.csv}}]"
 
@@ -101,8 +112,9 @@ def test_a_time_that_is_none(applied, at):
 
 def test_a_state_that_never_ends(applied, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for state in (tmp_path / "pipe", "/dev/zero", tmp_path):
-        assert "state" in one_line(applied("check", "ds_x", "--state", state))
+    for state in (tmp_path / "pipe", "/dev/zero"):
+        assert "no file that ends" in one_line(applied("check", "ds_x", "--state", state))
+    assert "is a folder" in one_line(applied("check", "ds_x", "--state", tmp_path))
 
 
 def test_a_state_whose_name_is_no_text_or_would_steer_a_terminal(applied, tmp_path):
@@ -137,6 +149,63 @@ def test_a_source_that_cannot_be_read_is_a_failed_check(applied, tmp_path, troub
     assert (code, out.startswith("ds_x x.csv: failed: ")) == (1, True)
     (row,) = json.loads(applied("status", "--json")[1])
     assert (row["state"], row["why"] in out) == ("failed", True)
+
+
+@contextmanager
+def little_room(size):
+    """Let no file grow beyond a size, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_a_full_disk_of_the_home_is_not_said_of_the_source(applied, tmp_path):
+    (tmp_path / "x.csv").write_text("id,v\n" + "1,a\n" * 1_000_000)
+    with little_room(3_000_000):
+        said = one_line(applied("check", "ds_x"))
+    assert "the disk or the network refused" in said
+    assert "x.csv" not in said
+    assert json.loads(applied("status", "--json")[1])[0]["state"] == "not built"
+
+
+def test_status_tells_why_a_build_is_to_be_tried_again(applied, tmp_path):
+    def fail(step):
+        if step == "build.part_stored":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    ports = build_ports(Settings.of(tmp_path / "home"), reach=fail)
+    taken = take_state(ports, "ds_x", GivenState(tmp_path / "x.csv"))
+    with pytest.raises(OSError, match="No space left"):
+        work_one(ports, new_owner(), taken.id)
+    (row,) = json.loads(applied("status", "--json")[1])
+    assert row["state"] == "queued"
+    assert "No space left on device; tried again at" in row["why"]
+    assert applied("check", "ds_x")[0] == 0
+    assert json.loads(applied("status", "--json")[1])[0]["why"] is None
+
+
+@pytest.mark.parametrize(
+    ("failed", "remedy"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "make room"),
+        (OSError(errno.EROFS, "Read-only file system", "/f"), "mount it"),
+        (PermissionError(errno.EACCES, "Permission denied", "/f"), "let the user"),
+        (OperationalError("", {}, sqlite3.OperationalError("unable to open database file")), "can be written"),
+        (OperationalError("", {}, sqlite3.OperationalError("attempt to write a readonly database")), "let the user"),
+        (OperationalError("", {}, sqlite3.OperationalError("database or disk is full")), "make room"),
+        (duckdb.OutOfMemoryException("Out of Memory Error: x Possible solutions: * SET threads=X"), "`memory_mb`"),
+    ],
+)
+def test_what_disk_database_or_engine_refuse_is_told_with_what_to_do(failed, remedy):
+    said, told = reason_of(failed)
+    assert remedy in told
+    assert "SET" not in said
+    assert "sqlalche" not in said
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])

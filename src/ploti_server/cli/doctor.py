@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from ploti_server.app import build_ports
+from ploti_server.cli.failures import reason_of
 from ploti_server.cli.home import require_home, settings_of
 from ploti_server.cli.printing import COMMON, CommandRefused, Common, counted, show
 from ploti_server.domain.datasets import Dataset
@@ -92,7 +93,7 @@ def _try(what: str, look: Callable[[], str]) -> dict[str, Any]:
     try:
         return {"check": what, "ok": True, "says": look()}
     except Exception as error:  # noqa: BLE001 - whatever is wrong is what the doctor is asked for
-        return {"check": what, "ok": False, "says": " ".join(str(error).split()) or type(error).__name__}
+        return {"check": what, "ok": False, "says": "; ".join(filter(None, reason_of(error)))}
 
 
 def _probe_files(ports: Ports) -> str:

@@ -1,6 +1,8 @@
 """Failures that an operator can do something about, shown as one line, or with `--json` as an object (D13.6)."""
 
+import re
 import sys
+from typing import Final
 
 import duckdb
 from sqlalchemy.exc import DatabaseError
@@ -60,15 +62,36 @@ def tell(failed: Exception, as_json: bool) -> None:
 
 
 def _message(failed: Exception) -> str:
-    return as_text(_told(failed))
+    if not isinstance(failed, _REFUSED_BELOW):
+        return as_text(str(failed))
+    said, remedy = reason_of(failed)
+    return as_text(f"{said}; {remedy or 'try `doctor`'}")
 
 
-def _told(failed: Exception) -> str:
+def reason_of(failed: Exception) -> tuple[str, str | None]:
+    """Tell what failed and, where database, engine or disk refused in a way that is known, what to do about it."""
     if isinstance(failed, DatabaseError):
-        return f"the database does not answer as it should: {' '.join(str(failed.orig).split())}; try `doctor`"
+        said = " ".join(str(failed.orig).split())
+        return f"the database does not answer as it should: {said}", _remedy(said)
     if isinstance(failed, duckdb.Error):
-        return f"the engine gave up: {' '.join(str(failed).split())}; look at memory and disk with `doctor`"
-    if isinstance(failed, OSError):
+        said = " ".join(str(failed).split()).partition(" Possible solutions:")[0]
+        return f"the engine gave up: {said}", _remedy(said)
+    if isinstance(failed, OSError) and failed.strerror is not None:
         place = f" ({failed.filename})" if failed.filename is not None else ""
-        return f"the disk or the network refused: {failed.strerror or failed}{place}; try `doctor`"
-    return str(failed)
+        return f"the disk or the network refused: {failed.strerror}{place}", _remedy(failed.strerror)
+    return " ".join(str(failed).split()) or type(failed).__name__, None
+
+
+_REFUSED_BELOW: Final = (DatabaseError, duckdb.Error, OSError)
+_REMEDIES: Final = (
+    ("permission denied|readonly database", "let the user that runs this read and write the whole home folder"),
+    ("read-only file system", "mount it so that it can be written"),
+    ("unable to open database", "see that the home folder can be written"),
+    ("no space left|disk is full|quota|disk i/o", "make room on the disk of the home folder"),
+    ("database is locked", "another program holds the database: end it, or wait for it"),
+    ("out of memory", "raise the setting `memory_mb`, or lower `threads`"),
+)
+
+
+def _remedy(said: str) -> str | None:
+    return next((remedy for found, remedy in _REMEDIES if re.search(found, said, re.IGNORECASE)), None)

@@ -47,6 +47,13 @@ def _waits_for(records: Records, check: Check) -> str | None:
     return f"for {len(ask.open_pairs)} of {len(ask.pairs)} pairs to be judged until {wire_time(ask.due_at)}{trouble}"
 
 
+def _broke_down(check: Check) -> str | None:
+    """Tell why a build is to be tried again."""
+    if check.status is not CheckStatus.QUEUED or check.reason is None or check.due_at is None:
+        return None
+    return f"{check.reason}; tried again at {wire_time(check.due_at)}"
+
+
 def _act(check: Check) -> str | None:
     """Tell what staff asked for."""
     if check.kind is CheckKind.RELEASE_AGAIN:
@@ -63,7 +70,7 @@ def _state(records: Records, dataset_id: str, now: datetime) -> tuple[str, str |
         return "failed", last.reason
     opened = records.checks.open_of(dataset_id)
     if opened:
-        return str(opened[0].status), _waits_for(records, opened[0]) or _act(opened[0])
+        return str(opened[0].status), _waits_for(records, opened[0]) or _broke_down(opened[0]) or _act(opened[0])
     base = last_sent(records, dataset_id)
     if base is not None and base.status is VersionStatus.RELEASED_AGAIN:
         return "released again", f"nothing was sent in place of version {base.number} yet: check the source"

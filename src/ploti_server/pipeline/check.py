@@ -3,10 +3,11 @@
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO, Final
 
 from ploti_server.domain.asks import closed
@@ -158,23 +159,33 @@ def _store_raw(ports: Ports, dataset_id: str, file: Path) -> str:
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         copy = Path(scratch) / "raw"
-        try:
-            if not S_ISREG(file.stat().st_mode):
-                raise StateMissing(f"the state {file} is no file that ends: save what it gives to a file first")
-            with file.open("rb") as source, copy.open("wb") as target:
-                before = _last_written(source)
-                while block := source.read(BLOCK):
-                    digest.update(block)
-                    target.write(block)
-                ports.reach("check.state_copied")
-                if _last_written(source) != before:
-                    raise StateMissing(f"the state {file} was written while it was read: check again when it is whole")
-        except OSError as error:
-            raise StateMissing(f"cannot read the state {file}: {error.strerror or error}") from error
+        with copy.open("wb") as target:
+            for block in _blocks_of(ports, file):
+                digest.update(block)
+                target.write(block)
         path = state_path(dataset_id, digest.hexdigest())
         if ports.files.stat(path) is None:
             ports.files.put(path, copy)
     return digest.hexdigest()
+
+
+def _blocks_of(ports: Ports, file: Path) -> Iterator[bytes]:
+    """Read a file; raises `StateMissing` where it cannot be read to its end, or was written meanwhile."""
+    try:
+        kind = file.stat().st_mode
+        if S_ISDIR(kind):
+            raise StateMissing(f"the state {file} is a folder: name the file in it")
+        if not S_ISREG(kind):
+            raise StateMissing(f"the state {file} is no file that ends: save what it gives to a file first")
+        with file.open("rb") as source:
+            before = _last_written(source)
+            while block := source.read(BLOCK):
+                yield block
+            ports.reach("check.state_copied")
+            if _last_written(source) != before:
+                raise StateMissing(f"the state {file} was written while it was read: check again when it is whole")
+    except OSError as error:
+        raise StateMissing(f"cannot read the state {file}: {error.strerror or error}") from error
 
 
 def _last_written(source: BinaryIO) -> tuple[int, int]:
