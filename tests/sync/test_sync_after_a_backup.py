@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from tests.sync.test_sync_columns import client_of
 
+from ploti.errors import BadAnswer
 from ploti.sync.loop import sync, verify
 from ploti.sync.target import Progress
 from ploti.sync.targets import open_target
@@ -142,3 +143,72 @@ def test_a_dataset_that_cannot_be_loaded_then_is_loaded_by_a_later_run(place):
     with client_of(feed) as client:
         assert not sync(client, SUBSCRIPTION, open_target(address)).behind
     assert numbers(connect, A) == [1, 2, 20]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["never chosen", "chosen before"])
+def test_a_dataset_that_was_not_chosen_meanwhile_follows_the_new_log_once_it_is(place, known):
+    address, connect = place
+    feed = backup()
+    for number in range(10, 15):
+        feed.update(A, put=permits(number))
+        feed.update(B, put=permits(number))
+    choose(feed, address, *[B] if known else [A])
+    choose(feed, address, A)
+    feed = restored(1)
+    choose(feed, address, A)
+    choose(feed, address)
+    feed.update(B, put=permits(60))
+    choose(feed, address)
+    assert numbers(connect, B) == [1, 2, 3, 60]
+
+
+def choose(feed, address, *datasets):
+    with client_of(feed) as client:
+        return sync(client, SUBSCRIPTION, open_target(address), datasets=datasets)
+
+
+def test_a_dataset_that_left_before_comes_back_by_the_new_log(place):
+    address, connect = place
+    feed = backup()
+    choose(feed, address)
+    for number in range(10, 15):
+        feed.update(A, put=permits(number))
+    feed.api.change_dataset(B, covered=False)
+    choose(feed, address)
+    feed = backup(day=1)
+    feed.api.change_dataset(B, covered=False)
+    choose(feed, address)
+    feed.api.change_dataset(B, covered=True)
+    feed.update(B, put=permits(60))
+    choose(feed, address)
+    assert numbers(connect, B) == [1, 2, 3, 60]
+
+
+def test_a_dataset_before_a_major_change_is_loaded_again_as_well(place):
+    address, connect = place
+
+    def changed(feed, number):
+        feed.update(A, put=permits(number))
+        feed.reload(A, {}, "schema_changed", columns={"number": "string"})
+
+    feed = backup()
+    choose(feed, address)
+    changed(feed, 10)
+    choose(feed, address)
+    feed = backup(day=1)
+    changed(feed, 20)
+    (report,) = [each for each in choose(feed, address).datasets if each.dataset_id == A]
+    assert (report.held.version, report.held.state) == (2, "paused")
+    assert numbers(connect, A) == [1, 2, 20]
+
+
+def test_a_log_that_lacks_the_manifests_event_again_and_again_is_told(place):
+    address, _ = place
+    feed = backup()
+    follow(feed, address)
+    feed.update(A, put=permits(10))
+    follow(feed, address)
+    body = b'{"error": {"code": "invalid_input", "message": "no such cursor", "field": "cursor"}}'
+    feed.api.fail_next("/events", 400, body=body, times=9)
+    with pytest.raises(BadAnswer, match="lacks the event that the manifest names: report it"):
+        choose(feed, address)

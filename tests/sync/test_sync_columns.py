@@ -139,3 +139,35 @@ def test_a_choice_that_is_none_is_refused(only, without):
 def test_a_dataset_that_the_subscription_has_not_is_told(tmp_path, feed):
     with pytest.raises(SyncError, match="no dataset ds_typo"):
         follow(feed, KITS["duckdb"](tmp_path), columns=["ds_typo=number"])
+
+
+def test_a_choice_is_taken_where_the_log_begins_later(tmp_path, feed):
+    kit = KITS["duckdb"](tmp_path)
+    follow(feed, kit)
+    feed.add("ds_other", COLUMNS, rows(1))
+    feed.update("ds_other", put=rows(2))
+    feed.api.prune_events(SUBSCRIPTION, feed.api.state.subscriptions[SUBSCRIPTION].newest)
+    choose(feed, kit, columns=[f"{A}=number"])
+    check(feed, kit, 1, ["number"])
+
+
+def test_a_choice_is_taken_where_a_first_load_ended_early(tmp_path, feed):
+    kit = KITS["duckdb"](tmp_path)
+    feed.add("ds_other", COLUMNS, rows(1))
+
+    reached = []
+
+    def end(step):
+        reached.append(step)
+        if reached.count("sync.before_commit") == 3:  # the books, a dataset, the other one
+            raise KeyboardInterrupt
+
+    with client_of(feed) as client, pytest.raises(KeyboardInterrupt):
+        sync(client, SUBSCRIPTION, kit.open(end))
+    choose(feed, kit, columns=[f"{A}=number"])
+    check(feed, kit, 1, ["number"])
+
+
+def choose(feed, kit, **choice):
+    with client_of(feed) as client:
+        sync(client, SUBSCRIPTION, kit.open(reach_nothing), **choice)

@@ -10,7 +10,7 @@ from tests.sync.test_sync_repair import Duck, GeoPackage, Postgres
 from ploti import Client
 from ploti.sync.loop import repair, verify
 from ploti.sync.target import reach_nothing
-from ploti.testing.feed import Feed
+from ploti.testing.feed import SUBSCRIPTION, Feed
 from ploti.testing.stories import PERMITS, ZONES, A, B, permits, zones
 from ploti.testing.targets import check_rows, sync_feed
 
@@ -126,3 +126,14 @@ def test_a_dataset_that_the_books_forgot_is_told_or_taken_up_again(kit, feed):
     feed.update(A, put=permits(71))
     assert [each.reloaded for each in sync_feed(feed, kit).datasets] == [False]
     check_rows(feed, kit, A, 3)
+
+
+def test_a_lost_table_is_brought_back_where_the_log_begins_later_too(kit, feed):
+    kit.lose_table()
+    feed.update(B, put=zones(9))
+    feed.update(B, put=zones(10))
+    feed.api.prune_events(SUBSCRIPTION, feed.api.state.subscriptions[SUBSCRIPTION].newest)
+    sync_feed(feed, kit)
+    assert told(kit, feed) == ({}, {})
+    check_rows(feed, kit, A, 2)
+    check_rows(feed, kit, B, 3)

@@ -121,10 +121,7 @@ def sync(
         )  # fmt: skip
         if state.cursor is None:
             target.record(subscription_id, None, ())
-            _bring_back(run)
-            cursor = _follow(run, _from_manifest(run))
-        else:
-            cursor = _follow(run, state.cursor, retries=True)
+        cursor = _follow(run, state.cursor or _from_manifest(run))
         _refresh_infos(run, cursor)
         if unknown := sorted({*datasets, *choices} - run.held.keys()):
             raise SyncError(f"The subscription has no dataset {unknown[0]}: `ploti sync status` lists those it has.")
@@ -178,8 +175,9 @@ def _store(run: Run, cursor: str) -> None:
 
 
 def _retry(run: Run, cursor: str) -> None:
-    """Take up what an earlier run left behind, kept back, was refused (D11.4), or was not asked for."""
-    for held in list(run.held.values()):
+    """Take up what an earlier run left behind, kept back, was refused (D11.4), lost, or was not asked for."""
+    tried = {name for name, report in run.reports.items() if report.held.state != "paused"}
+    for held in [each for name, each in run.held.items() if name not in tried]:
         if not run.chooses(held.dataset_id):
             if held.followed:
                 run.tell(replace(held, state="left", reason=NOT_CHOSEN))
@@ -189,13 +187,6 @@ def _retry(run: Run, cursor: str) -> None:
             bring(run, held, CatchUp(run))
     if run.unstored():
         _store(run, cursor)
-
-
-def _bring_back(run: Run) -> None:
-    """Load tables that were lost, before it is decided by their versions what else to do."""
-    for held in [run.of(name) for name in run.lost]:
-        if run.chooses(held.dataset_id) and held.followed:
-            bring(run, held, CatchUp(run))
 
 
 # the manifest
@@ -311,13 +302,16 @@ class _Listed:
 # the log
 
 
-class _LogSetBack(Exception):
+class _LogSetBack(BadAnswer):
     """The log has not the event any more that the target stands at: its publisher went on from a backup."""
 
+    def __init__(self) -> None:
+        super().__init__("The log lacks the event that the manifest names: report it.", code="bad_answer")
 
-def _follow(run: Run, cursor: str, *, retries: bool = False) -> str:
+
+def _follow(run: Run, cursor: str) -> str:
     """Go through the log to its end, round by round; gives the cursor that was stored last."""
-    reloads = 0
+    reloads, retried = 0, False
     while True:
         try:
             events, following = _read_events(run, cursor)
@@ -326,13 +320,13 @@ def _follow(run: Run, cursor: str, *, retries: bool = False) -> str:
             if reloads > _RELOADS_MOST:
                 raise
             if isinstance(trouble, _LogSetBack):
-                _forget_versions(run)
-            cursor, retries = _from_manifest(run), False
+                _forget(run)
+            cursor = _from_manifest(run)
             continue
         run.downloads.reach("sync.events_read")
-        if retries:
+        if not retried:
             _retry(run, cursor)
-            retries = False
+            retried = True
         if following == cursor:
             return cursor
         _go_through(run, events)
@@ -341,10 +335,10 @@ def _follow(run: Run, cursor: str, *, retries: bool = False) -> str:
         cursor = following
 
 
-def _forget_versions(run: Run) -> None:
-    """Trust no version here: the log's new ones may have the numbers of others that were loaded."""
+def _forget(run: Run) -> None:
+    """Trust no version or position here: the log's new ones may have the numbers of others that were handled."""
     run.downloads.progress.line("The publisher went on from a backup: every dataset is loaded again.")
-    run.held = {name: replace(held, version=None) for name, held in run.held.items()}
+    run.held = {name: replace(held, version=None, position=0) for name, held in run.held.items()}
 
 
 def _read_events(run: Run, cursor: str) -> tuple[list[Event], str]:
@@ -370,10 +364,10 @@ def _read_on(run: Run, cursor: str) -> tuple[list[Event], str]:
     except FixRequest as refused:
         if refused.field != "cursor":
             raise
-        raise _LogSetBack from refused
+        raise _LogSetBack() from refused
     seen = _name(events.pop(0)) if events and number_of(events[0]) == number else None
     if _event_number(following) < number or run.last_event not in {None, seen}:
-        raise _LogSetBack
+        raise _LogSetBack()
     if run.last_event != seen:
         run.last_event = seen
         _store(run, cursor)

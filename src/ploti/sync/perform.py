@@ -122,12 +122,13 @@ class Run:
         return held
 
     def unstored(self) -> list[Held]:
-        """List what the target does not know yet, positions aside."""
-        return [
-            held
-            for name, held in self.held.items()
-            if name not in self.stored or replace(self.stored[name], position=held.position) != held
-        ]
+        """List what the target does not know yet; a position that went on is no news."""
+        return [held for name, held in self.held.items() if not _tells(self.stored.get(name), held)]
+
+
+def _tells(stored: Held | None, held: Held) -> bool:
+    """Tell whether what is stored says of a dataset what it is, or all but that nothing of it came since."""
+    return stored is not None and stored.position <= held.position and replace(stored, position=held.position) == held
 
 
 def _sum(before: Moved | None, moved: Moved | None) -> Moved | None:
