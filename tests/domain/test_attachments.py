@@ -36,6 +36,8 @@ def attached(file, sha256="a", filename="f.pdf"):
         (LOCAL, "../secret.pdf", None),
         (LOCAL, "docs/../../secret.pdf", None),
         (LOCAL, "..\\secret.pdf", None),
+        (LOCAL, ".env", None),
+        (LOCAL, "docs/.git/config", None),
         (LOCAL, "a\0.pdf", None),
         (LOCAL, "", None),
     ],

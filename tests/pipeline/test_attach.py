@@ -161,3 +161,28 @@ def test_the_same_bytes_are_stored_once_over_versions_also_where_they_come_back(
     copies = [path.split("/")[2] for path in story.ports.files.paths(f"{DATASET}/attachments/")]
     kept = (ORDINANCE, NEWER, PLAN, REVISED, b"a map")
     assert copies == sorted(hashlib.sha256(content).hexdigest() for content in kept)
+
+
+def test_no_cell_reaches_the_servers_own_files_or_follows_a_link_out_of_its_sources_folder(tmp_path):
+    (tmp_path / "county").mkdir()
+    (tmp_path / "secret.txt").write_bytes(b"a secret")
+    source = SourceSpec("file", str(tmp_path / "county" / "permits.csv"))
+    publisher = Publisher(tmp_path / "county", source=source, key=("k",), documents=("pdf",))
+    folder = publisher.folder
+    (folder / "a.pdf").write_bytes(PLAN)
+    (folder / "same.pdf").symlink_to("a.pdf")
+    (folder / "out.pdf").symlink_to(tmp_path / "secret.txt")
+    (folder / "around").symlink_to(tmp_path)
+    (folder / "ring").symlink_to("ring")
+    (folder / "permits.csv").write_text("k,kept_back\n1,x\n")
+    own = ["home/webhooks.key", "home/ploti.db", "around/county/home/ploti.db", "permits.csv"]
+    named = ["out.pdf", "around/secret.txt", "ring", *own]
+    assert publisher.check(rows("same.pdf", *named)).outcome == "released"
+    assert cells(publisher, 1) == [name(PLAN), *named]
+    assert list(listed(publisher, 1)) == [name(PLAN)]
+
+
+def test_an_address_in_capitals_is_called_and_is_no_file(tmp_path):
+    publisher = Publisher(tmp_path, key=("k",), documents=("pdf",))
+    told = publisher.check(rows("HTTP://127.0.0.1:9/a.pdf")).facts["left_out_because"]
+    assert "No such file" not in told["HTTP://127.0.0.1:9/a.pdf"]

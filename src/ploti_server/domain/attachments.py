@@ -74,7 +74,8 @@ def document_name(sha256: str) -> str:
 def document_address(source: str, cell: str) -> str | None:
     """Give the address that a cell of a document column names beside its source; None where it names none.
 
-    A cell comes from a stranger: it names a web address, or a file below the folder of a source that is a local file.
+    A cell comes from a stranger: it names a web address, or a file below the folder of a source that is a local file,
+    no hidden one.
     """
     try:
         scheme = urlsplit(cell).scheme.lower()
@@ -86,14 +87,16 @@ def document_address(source: str, cell: str) -> str | None:
     if web:
         return urljoin(source, cell) if not scheme else None
     inside = PurePosixPath(cell)
-    if not cell or "\0" in cell or "\\" in cell or inside.is_absolute() or ".." in inside.parts:
+    if not cell or "\0" in cell or "\\" in cell or inside.is_absolute():
+        return None
+    if any(part.startswith(".") for part in inside.parts):
         return None
     return str(PurePosixPath(source).parent / inside)
 
 
 def is_web(address: str) -> bool:
     """Tell whether an address is read over the network."""
-    return address.startswith(("http://", "https://"))
+    return address[:8].lower().startswith(("http://", "https://"))
 
 
 def filename_of(address: str) -> str:

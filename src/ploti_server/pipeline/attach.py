@@ -4,6 +4,7 @@ One stored copy serves every version that lists the same bytes. A copy that cann
 whose document was copied before keeps that one's name, so that no row flaps.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from ploti_server.domain.attachments import (
     document_name,
     filename_of,
     in_wire_order,
+    is_web,
 )
 from ploti_server.domain.columns import find_column
 from ploti_server.domain.datasets import Dataset
@@ -57,7 +59,7 @@ def attach(
     columns = [column.id for name in dataset.documents if (column := find_column(raw.columns, name)) is not None]
     if not columns and not dataset.attachments:
         return raw, Attachments()
-    cells = _cells(raw, columns, dataset.source.url)
+    cells = _cells(raw, columns, dataset.source.url, ports.home)
     expected = {one.url: one.sha256 for one in dataset.attachments if one.sha256 is not None}
     copying = _Copying(ports, version, before, expected, folder)
     with ThreadPoolExecutor(AT_ONCE, "copies") as pool:
@@ -165,11 +167,23 @@ def _named(dataset: Dataset, tried: Mapping[str, _Tried]) -> tuple[list[Attached
     return listed, left_out
 
 
-def _cells(raw: RawState, columns: Sequence[str], source: str) -> dict[str, str]:
+def _cells(raw: RawState, columns: Sequence[str], source: str, home: Path) -> dict[str, str]:
     """Give the address of each cell that names one."""
     texts = {text for batch in raw.batches() for id_ in columns for text in _distinct(batch, id_)}
     found = ((text, document_address(source, text.strip())) for text in texts)
-    return {text: address for text, address in found if address is not None}
+    return {text: address for text, address in found if address is not None and _is_open(address, source, home)}
+
+
+def _is_open(address: str, source: str, home: Path) -> bool:
+    """Tell whether a cell may name a file, wherever links lead: below the source's folder, none of the server's, and not
+    the source itself, which has the columns that are kept back.
+    """
+    if is_web(address):
+        return True
+    file, itself, folder, own = (
+        Path(os.path.realpath(place)) for place in (address, source, Path(source).parent, home)
+    )
+    return file.is_relative_to(folder) and not file.is_relative_to(own) and file != itself
 
 
 def _distinct(batch: RawBatch, id_: str) -> Iterable[str]:
