@@ -175,8 +175,9 @@ def _cells(raw: RawState, columns: Sequence[str], source: str, home: Path) -> di
 
 
 def _is_open(address: str, source: str, home: Path) -> bool:
-    """Tell whether a cell may name a file, wherever links lead: below the source's folder, none of the server's, and not
-    the source itself, which has the columns that are kept back.
+    """Tell whether a cell may name a file, wherever links lead: below the source's folder, and none of the server's.
+
+    Nor the source itself, which has the columns that are kept back.
     """
     if is_web(address):
         return True
