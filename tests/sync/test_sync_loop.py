@@ -10,7 +10,7 @@ from ploti.contract.events import event_id, event_number
 from ploti.errors import BadAnswer, NoAnswer, NotAllowed, RetryLater
 from ploti.sync.download import Downloads
 from ploti.sync.loop import resync, sync, verify
-from ploti.sync.target import SyncError
+from ploti.sync.target import Progress, SyncError
 from ploti.sync.targets import open_target
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 from ploti.testing.stories import PERMITS, ZONES, A, B, permits, zones
@@ -272,6 +272,34 @@ def test_verify_tells_why_a_table_could_not_be_compared(feed, target, client):
     assert found[B].equal
     assert not found[A].equal
     assert found[A].problem
+
+
+@pytest.mark.parametrize("columns", [(), (f"{B}=zone",)], ids=["all", "some"])
+def test_verify_leaves_alone_what_is_beside_the_target(feed, path, target, client, columns):
+    """A sync may have it on its way, and the disk may be one to read only."""
+    sync(client, SUBSCRIPTION, target, columns=columns)
+    under_way = target.downloads / "0.partial"
+    target.downloads.mkdir()
+    under_way.write_bytes(b"half")
+    there = {each: each.stat().st_mtime_ns for each in path.parent.rglob("*")}
+    assert all(each.equal for each in verify(client, target))
+    assert {each: each.stat().st_mtime_ns for each in path.parent.rglob("*")} == there
+
+
+def test_a_table_that_a_sync_moves_on_while_it_is_compared_is_compared_with_what_it_holds_then(feed, target, client):
+    sync(client, SUBSCRIPTION, target)
+
+    class Syncs(Progress):
+        left = 3
+
+        def moved(self, count):
+            if self.left:
+                self.left -= 1
+                feed.update(A, put=permits(40 + self.left))
+                sync(client, SUBSCRIPTION, target)
+
+    found = {each.dataset_id: each for each in verify(client, target, progress=Syncs())}
+    assert (found[A].equal, found[A].version, found[B].equal) == (True, 4, True)
 
 
 def spoilt(feed, path, *members, value=None, cursor=None):
