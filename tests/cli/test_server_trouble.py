@@ -127,6 +127,17 @@ def test_a_state_whose_name_is_no_text_or_would_steer_a_terminal(applied, tmp_pa
     assert "\x1b" not in one_line(applied("check", "ds_x", "--state", tmp_path / os.fsdecode(b"no\xff\x1b[2Jwhere")))
 
 
+@pytest.mark.parametrize("command", ["check {}", "ids show ds_x {}", "workspace set {}", "key list --workspace {}"])
+def test_a_name_that_is_no_text(applied, command):
+    odd = os.fsdecode(b"na\xffme")
+    said = one_line(applied(*(word.replace("{}", odd) for word in command.split())), code=2)
+    assert "'na\\udcffme' is no text" in said
+
+
+def test_wrong_usage_does_not_steer_a_terminal(applied):
+    assert "\x1b" not in one_line(applied("versions", "release-again", "ds_x", "\x1b[2J"), code=2)
+
+
 @pytest.mark.parametrize("port", ["65536", "99999", "-5"])
 def test_a_port_that_there_cannot_be(run, port):
     assert "--port" in one_line(run("serve", "--port", port), code=2)

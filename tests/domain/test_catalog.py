@@ -144,6 +144,8 @@ def test_limits_left_out_are_those_given_for_all():
         ({"title": None}, "datasets[0].title: is missing"),
         ({"title": "12"}, "datasets[0].title: is 12, not a text: put it in quotes"),
         ({"title": '" "'}, "datasets[0].title: is empty"),
+        ({"title": '"\\uD800"'}, "datasets[0].title: has half of a character"),
+        ({"columns": '{"\\uD800": string}'}, "datasets[0].columns.'\\ud800': the name has half of a character"),
         ({"titel": "X"}, "datasets[0].titel: is not known here; allowed are attachments, check, columns, covers"),
         ({"place": "fl-county-nowhere"}, "datasets[0].place: 'fl-county-nowhere' is no place to file under"),
         ({"place": "fl-counties"}, "datasets[0].place: 'fl-counties' is no place to file under"),

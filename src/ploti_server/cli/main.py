@@ -92,11 +92,19 @@ def _run(given: list[str]) -> int:
     except Exception as failed:
         from ploti_server.cli.failures import is_expected, is_wrong_usage, tell
 
+        if isinstance(failed, UnicodeEncodeError) and (odd := _no_text(given)) is not None:
+            _tell_wrong(f"{odd!a} is no text: write it in UTF-8", as_json="--json" in given)
+            return WRONG_USAGE
         if not is_expected(failed):
             raise
         tell(failed, as_json="--json" in given)
         return WRONG_USAGE if is_wrong_usage(failed) else REFUSED
     return result if isinstance(result, int) else DONE
+
+
+def _no_text(given: list[str]) -> str | None:
+    """Find an argument with bytes that are no text in the encoding of the machine."""
+    return next((one for one in given if one.encode(errors="ignore").decode() != one), None)
 
 
 def _tell_wrong(line: str, as_json: bool) -> None:
@@ -110,4 +118,6 @@ def _tell_wrong(line: str, as_json: bool) -> None:
 
 
 def _line(wrong: CycloptsError) -> str:
-    return f"{' '.join(str(wrong).split())} See `ploti-server --help`."
+    from ploti_server.cli.printing import as_text
+
+    return f"{as_text(' '.join(str(wrong).split()))} See `ploti-server --help`."

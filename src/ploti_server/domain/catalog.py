@@ -28,7 +28,16 @@ from ploti_server.domain.datasets import (
     SourceSpec,
     Topic,
 )
-from ploti_server.domain.fields import Allowed, Fields, lines_of, load_yaml, shown, with_line, yaml_problem
+from ploti_server.domain.fields import (
+    Allowed,
+    Fields,
+    lines_of,
+    load_yaml,
+    problem_of_text,
+    shown,
+    with_line,
+    yaml_problem,
+)
 from ploti_server.domain.places import place_named
 
 SOURCE_KINDS: Final = ("file", "arcgis", "socrata", "ckan", "ogcapi", "wfs")
@@ -234,6 +243,9 @@ def _columns(part: Fields | None) -> dict[str, ColumnType]:
     for name in part.raw:
         if not isinstance(name, str):
             part.note(str(name), f"the name is {shown(name)}, not a text: put it in quotes")
+            continue
+        if wrong := problem_of_text(name):
+            part.note(shown(name), f"the name {wrong}")
             continue
         given = part.text(name, required=True, allowed=_one_of(_DECLARED))
         typed.update((name, kind) for kind in _DECLARED if kind == given)

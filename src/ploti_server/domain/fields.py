@@ -1,5 +1,6 @@
 """A YAML mapping whose fields are taken one by one, noting every problem with its place in the file."""
 
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -72,6 +73,9 @@ def with_line(problem: str, lines: dict[str, int]) -> str:
     return f"{problem} (line {lines[max(paths, key=len)]})" if paths else problem
 
 
+_HALF: Final = re.compile("[\ud800-\udfff]")
+
+
 @dataclass
 class Fields:
     """One mapping of the file, at `path`; `problems` is shared by all of them."""
@@ -114,10 +118,7 @@ class Fields:
         if not isinstance(value, str):
             self.note(name, f"is {shown(value)}, not a text: put it in quotes if it is meant as one")
             return False
-        wrong = "is empty" if not value.strip() else "has a NUL character" if "\0" in value else None
-        if len(value) > TEXT_LONGEST:
-            wrong = f"is longer than {TEXT_LONGEST} characters"
-        wrong = wrong or (allowed(value) if allowed else None)
+        wrong = problem_of_text(value) or (allowed(value) if allowed else None)
         if wrong:
             self.note(name, wrong)
         return not wrong
@@ -163,6 +164,15 @@ class Fields:
         """Take a mapping inside this one, None where it is left out."""
         value = self.take(name)
         return None if value is None else Fields(value, f"{self.path}.{name}" if self.path else name, self.problems)
+
+
+def problem_of_text(value: str) -> str | None:
+    """Tell why a text is none that can be kept."""
+    if len(value) > TEXT_LONGEST:
+        return f"is longer than {TEXT_LONGEST} characters"
+    if _HALF.search(value):
+        return "has half of a character (a lone surrogate)"
+    return "is empty" if not value.strip() else "has a NUL character" if "\0" in value else None
 
 
 def shown(value: Any) -> str:
