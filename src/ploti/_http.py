@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, Final
 
 import httpx2
@@ -103,11 +104,18 @@ class Http:
             raise FixRequest(f"Give a timeout of at most {_TIMEOUT_MOST:.0f} seconds.", code="invalid_input")
         self._timeout, self._seconds, self._waiting = timeout, seconds, waiting
         self.skew: float | None = None
-        self._client = connections(self.base_url, timeout, transport, proxy)
+        self._connect = partial(connections, self.base_url, timeout, transport, proxy)
+        self._client, self._process = self._connect(), os.getpid()
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._own().close()
+
+    def _own(self) -> httpx2.Client:
+        """Give this process's connections: those of before a fork are its parent's, and bring others' answers."""
+        if self._process != os.getpid():
+            self._client, self._process = self._connect(), os.getpid()
+        return self._client
 
     def get(self, path: str, query: Query | None = None, *, wait: float = 0) -> dict[str, Any]:
         """Read a resource; tried again where that can help. `wait` is how many seconds the server may take besides."""
@@ -162,7 +170,7 @@ class Http:
         if self._api_key is None:
             raise NotAllowed("Set PLOTI_API_KEY to an API key, or run `ploti login`.", code="unauthenticated")
         url = self.base_url + path
-        request = self._client.build_request(
+        request = self._own().build_request(
             method,
             url,
             params=_query_texts(query),
@@ -186,7 +194,7 @@ class Http:
     def _opened(self, request: httpx2.Request) -> Iterator[httpx2.Response]:
         """Send a request and hold its answer open; trouble of the network becomes NoAnswer."""
         try:
-            response = self._client.send(request, stream=True)
+            response = self._own().send(request, stream=True)
             try:
                 yield response
             finally:
@@ -210,7 +218,7 @@ class Http:
             if if_range is not None:
                 headers["if-range"] = if_range
         try:
-            request = self._client.build_request("GET", url, headers=headers)
+            request = self._own().build_request("GET", url, headers=headers)
         except httpx2.InvalidURL as problem:
             raise BadAnswer("A link is not an address: ask for a fresh one.", code="bad_answer") from problem
         with self._opened(request) as response:

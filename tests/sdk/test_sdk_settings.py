@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -94,6 +95,28 @@ def test_calls_go_through_the_proxy_that_is_named(fake):
 def test_a_proxy_that_is_none_is_told(proxy):
     with pytest.raises(ploti.FixRequest, match="proxy"):
         ploti.Client("ploti_key", "http://api.example", proxy=proxy)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_each_process_after_a_fork_gets_its_own_answers(fake):
+    """As in the workers of a web server that was loaded before they began."""
+    asked = ["ds_orange_permits", "ds_orange_zoning"]
+
+    def right(client, dataset):
+        return all(client.feeds.datasets.get(dataset)["id"] == dataset for _ in range(30))
+
+    with fake.serve() as url, ploti.Client(fake.api_key, url, timeout=5) as client:
+        client.topics.list()
+        workers = []
+        for dataset in asked * 2:
+            workers.append(os.fork())
+            if not workers[-1]:
+                code = 1
+                with suppress(Exception):
+                    code = 0 if right(client, dataset) else 2
+                os._exit(code)
+        assert right(client, asked[0])
+        assert [os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) for worker in workers] == [0] * 4
 
 
 def test_a_user_without_a_home_is_told_what_to_set():
