@@ -170,6 +170,15 @@ def test_books_and_rows_move_together(url, target, files):
     assert [(each.held.dataset_id, each.held.version) for each in target.status()] == [(D, 1)]
 
 
+@pytest.mark.parametrize(("columns", "bounds"), [(3, 101), (300, 11)])
+def test_the_planner_knows_a_new_table_from_fewer_rows_the_wider_it_is(target, url, files, columns, bounds):
+    types = {f"c{at}": "integer" for at in range(columns)}
+    target.load(files.snapshot(1, [(at, dict.fromkeys(types, at % 7)) for at in range(500)], types), held(1), None)
+    known = dict(query(url, "SELECT attname, histogram_bounds::text::text[] FROM pg_stats WHERE tablename = 'ds_a'"))
+    assert types.keys() <= known.keys()
+    assert len(known["_ploti_record_id"]) == bounds
+
+
 BROKEN_SNAPSHOTS = [
     ("fewer rows than announced", lambda files: files.snapshot(2, rows_of(3), announced=4), "3 rows where 4"),
     ("a known record twice", lambda files: files.snapshot(2, [*rows_of(3), (1, {})]), "2 times"),

@@ -58,13 +58,12 @@ class Database(Protocol):
 
 @dataclass(frozen=True)
 class Books:
-    """The books in one kind of database: how it finds tables by name, names types, stores a moment, marks a value.
+    """The books in one kind of database: how it lists tables by name, names types, stores a moment, marks a value.
 
-    `find` counts those of the tables `{names}` that are there.
     `sync` and `datasets` are the tables as SQL names, `place` says what they stand in.
     """
 
-    find: str
+    tables: str
     types: Mapping[str, str]
     moment: Callable[[datetime], Any] = lambda now: now
     mark: str = "?"
@@ -80,19 +79,16 @@ class Books:
 
     def laid_out(self, db: Database) -> bool:
         """Tell whether both tables are there."""
-        return self._are_there(db, [SYNC, DATASETS])
+        return {SYNC, DATASETS} <= self._tables(db)
 
-    def _are_there(self, db: Database, tables: Sequence[str]) -> bool:
-        query = self.find.replace("{names}", ", ".join([self.mark] * len(tables)))
-        return bool(db.execute(query, list(tables)).fetchall()[0][0] == len(tables))
+    def _tables(self, db: Database) -> set[str]:
+        return {name for (name,) in db.execute(self.tables).fetchall()}
 
     def _lost(self, db: Database) -> dict[str, str]:
         """Give the loaded datasets whose table is gone, and what is to be told of them."""
-        query = f"SELECT dataset_id, table_name FROM {self.datasets} WHERE schema IS NOT NULL"
-        loaded = {name: table for name, table in db.execute(query).fetchall() if isinstance(table, str)}
-        if not loaded or self._are_there(db, list(loaded.values())):
-            return {}
-        return {name: gone(table) for name, table in loaded.items() if not self._are_there(db, [table])}
+        there = self._tables(db)
+        loaded = db.execute(f"SELECT dataset_id, table_name FROM {self.datasets} WHERE schema IS NOT NULL").fetchall()
+        return {name: gone(table) for name, table in loaded if isinstance(table, str) and table not in there}
 
     def read_state(self, db: Database, asked: str | None) -> TargetState:
         """Read subscription, cursor and what is held; what a user wrote there that cannot be is not taken for known.

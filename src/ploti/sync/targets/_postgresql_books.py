@@ -10,8 +10,8 @@ from ploti.sync.targets._postgresql_session import Session, first_line, literal,
 def books_of(session: Session) -> Books:
     """Give the books in a session's schema."""
     return Books(
-        find="SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        f"WHERE n.nspname = {literal(session.schema)} AND c.relname IN ({{names}}) AND c.relkind = 'r'",
+        tables="SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        f"WHERE n.nspname = {literal(session.schema)} AND c.relkind = 'r'",
         types={
             "key": "",
             "id": "text PRIMARY KEY",

@@ -31,6 +31,8 @@ from ploti.sync.targets._stored import Stored
 _ID: Final = quoted(RECORD_ID)
 _KEPT_BACK: Final = frozenset(ENVELOPE)
 """Columns that do not make a row differ: `_ploti_version` stays the version in which the row last arrived (D11.8)."""
+_USUAL_STATISTICS, _LEAST_STATISTICS, _USUAL_COLUMNS = 100, 10, 30
+"""PostgreSQL's own statistics target, the least for a wide table, and columns up to which none counts as wide."""
 
 
 def staging_name(dataset_id: str, kind: str = "") -> str:
@@ -76,6 +78,19 @@ def add_key(session: Session, table: str, named_after: str) -> None:
         session.run(f"ALTER TABLE {session.table(table)} ADD {constraint}PRIMARY KEY ({_ID})")
     except (errors.UniqueViolation, errors.NotNullViolation) as error:
         raise StepRefused(f"the snapshot names a record more than once: {error.diag.message_detail}") from error
+
+
+def analyze_new(session: Session, table: str, columns: int) -> None:
+    """Tell the planner about a whole new table, from fewer rows where each of them is wide."""
+    target = max(_LEAST_STATISTICS, min(_USUAL_STATISTICS, _USUAL_STATISTICS * _USUAL_COLUMNS // columns))
+    session.run(f"SET default_statistics_target = {target}")
+    session.run(f"ANALYZE {table}")
+    session.run("RESET default_statistics_target")
+
+
+def analyze_staged(session: Session, staging: str) -> None:
+    """Tell the planner about staged rows, which are only joined by their ids."""
+    session.run(f"ANALYZE {staging} ({_ID})")
 
 
 def check_ids(session: Session, staging: str, where: str) -> None:

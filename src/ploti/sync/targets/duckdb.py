@@ -45,7 +45,7 @@ from ploti.sync.targets._parts import lost_ids
 from ploti.sync.targets._paths import path_in
 
 _BOOKS: Final = Books(
-    find="SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() AND table_name IN ({names})",
+    tables="SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()",
     types={"key": "", "id": "VARCHAR", "text": "VARCHAR", "whole": "BIGINT", "instant": "TIMESTAMP WITH TIME ZONE"},
 )
 

@@ -46,7 +46,7 @@ _OLDEST_SQLITE: Final = (3, 35)
 _STAGING: Final = "_ploti_staging"
 _FILLING: Final = "_ploti_filling"
 _BOOKS: Final = Books(
-    find="SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ({names})",
+    tables="SELECT name FROM sqlite_master WHERE type = 'table'",
     types={
         "key": f"{KEY_RULE}, ",
         "id": "TEXT",

@@ -122,7 +122,9 @@ class PostgresTarget:
                 if step.shape is None:
                     rows.finish_first(session, name, step.table, step.columns)
                     describe(session, name, delivery.schema, step.columns)
-                session.run(f"ANALYZE {staging}")
+                    rows.analyze_new(session, staging, len(step.columns))
+                else:
+                    rows.analyze_staged(session, staging)
                 self.reach("sync.staged")
                 with self._transaction(session):
                     if delivery.ids_replaced is not None:
@@ -328,12 +330,12 @@ def _staged_changes(step: _Step) -> Iterator[Staged]:
             changes = stack.enter_context(rows.staged(session, name, (*step.columns, *MARKS), delivery.changes))
             counts = count_marks(session.rows, changes)
             rows.check_ids(session, changes, "changes file")
-            session.run(f"ANALYZE {changes}")
+            rows.analyze_staged(session, changes)
         if brought:
             name = rows.staging_name(delivery.dataset_id, "_fill")
             filling = stack.enter_context(rows.staged(session, name, brought, delivery.backfill))
             rows.check_ids(session, filling, "backfill")
-            session.run(f"ANALYZE {filling}")
+            rows.analyze_staged(session, filling)
         yield Staged(changes, filling, brought[1:], counts)
 
 
