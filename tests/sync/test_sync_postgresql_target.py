@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tests.sync.deliveries import D, Files, held, rows_of, schema
 
 from ploti.contract.digest import Digest, canonical_row, record_hash
 from ploti.sync.plan import Held
-from ploti.sync.target import Delivery, RowsDiffer, StepBlocked, StepRefused, TargetBusy, TargetUnusable
+from ploti.sync.target import Delivery, RowsDiffer, StepBlocked, StepRefused, TargetAway, TargetBusy, TargetUnusable
 from ploti.sync.targets import open_target
 from ploti.sync.targets._postgresql_session import Server
 from ploti.sync.targets.postgresql import PostgresTarget
@@ -153,8 +154,38 @@ def test_a_run_whose_session_ended_stops(url, files):
     with target.lock():
         ours = "application_name LIKE 'ploti sync%'"
         query(url, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
-        with pytest.raises(TargetUnusable, match="run sync again"):
+        with pytest.raises(TargetAway, match="run sync again"):
             target.load(files.snapshot(1, rows_of(2)), held(1), None)
+
+
+def test_a_session_that_ends_after_its_last_step_is_told_like_one_that_ended_in_it(url):
+    target, ours = open_target(url), "application_name LIKE 'ploti sync%'"
+    with pytest.raises(TargetAway, match="run sync again"), target.lock():
+        query(url, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
+
+
+def test_a_server_that_is_not_there_is_away(url):
+    with pytest.raises(TargetAway, match="Cannot connect to PostgreSQL"):
+        open_target("postgresql://x@/y?host=/nowhere").state()
+
+
+@pytest.mark.parametrize("table", ["_ploti_sync", "_ploti_datasets"])
+def test_books_that_a_session_keeps_locked_make_the_target_busy_and_the_session_is_named(url, files, table):
+    target = open_target(url)
+    target.load(files.snapshot(1, rows_of(3)), held(1), None)
+    target.record("sub_a", "evt_000000000001", [])
+    with psycopg.connect(url, application_name="a report") as other, target.lock():
+        other.execute(f"LOCK TABLE {table}")
+        who = f"session {other.info.backend_pid} of postgres (a report) keeps {table} locked"
+        target._held.run("SET lock_timeout = '100ms'")
+        for step in (
+            lambda: target.record("sub_a", "evt_000000000002", [held(1)]),
+            lambda: target.load(files.snapshot(2, rows_of(4)), held(2), None),
+        ):
+            with pytest.raises(TargetBusy, match=re.escape(who)):
+                step()
+        other.rollback()
+        target.load(files.snapshot(2, rows_of(4)), held(2), None)
 
 
 # rows
@@ -459,10 +490,10 @@ def test_a_table_that_does_not_come_free_leaves_its_dataset_behind(url, files):
 def test_a_row_that_a_session_keeps_locked_leaves_the_dataset_behind(url, files):
     target = open_target(url)
     target.load(files.snapshot(1, rows_of(3)), held(1), None)
-    with psycopg.connect(url) as writer, target.lock():
+    with psycopg.connect(url, application_name="a form") as writer, target.lock():
         writer.execute("UPDATE ds_a SET name = 'mine' WHERE name = 'n1'")
         target._held.run("SET lock_timeout = '100ms'")
-        with pytest.raises(StepRefused, match="lock timeout"):
+        with pytest.raises(StepRefused, match=r"session \d+ of postgres \(a form\) keeps ds_a in use"):
             target.apply(files.changes(2, [(1, {"name": "x"})], rows=3), held(2))
         writer.rollback()
         target.apply(files.changes(2, [(1, {"name": "x"})], rows=3), held(2))

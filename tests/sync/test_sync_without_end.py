@@ -7,7 +7,7 @@ import pytest
 
 import ploti
 from ploti.sync.follow import follow
-from ploti.sync.target import TargetBusy
+from ploti.sync.target import TargetAway, TargetBusy
 from ploti.testing import FakeApi
 
 D, SUB = "ds_a", "sub_fake"
@@ -110,7 +110,18 @@ def test_an_api_that_goes_away_while_waiting_is_waited_for(api, following):
     assert clock.slept == [10.0]
 
 
-@pytest.mark.parametrize("problem", [ploti.NotAllowed("no", code="unauthenticated"), ploti.NotFound("no", code="x")])
+def test_a_database_that_goes_away_after_it_was_reached_is_waited_for(api, following):
+    fine = Report("evt_000000000000")
+    reports, clock, said = following(fine, TargetAway("gone"), TargetAway("gone"), fine)
+    next(reports)
+    api.hold(D)
+    assert next(reports) is fine
+    assert (clock.slept, said) == ([10.0, 20.0], ["waiting: gone"] * 2)
+
+
+@pytest.mark.parametrize(
+    "problem", [ploti.NotAllowed("no", code="unauthenticated"), ploti.NotFound("no", code="x"), TargetAway("where?")]
+)
 def test_what_waiting_does_not_mend_is_raised(following, problem):
     reports, clock, _ = following(problem)
     with pytest.raises(type(problem)):

@@ -9,7 +9,7 @@ from ploti._resources import WISHED_SECONDS_MOST
 from ploti.contract.events import WAIT_SECONDS_MOST
 from ploti.errors import FixRequest, Reload, RetryLater
 from ploti.sync.loop import SyncReport
-from ploti.sync.target import TargetBusy
+from ploti.sync.target import TargetAway, TargetBusy
 
 _POLL_SECONDS: Final = 10.0
 _PAUSE_MOST: Final = 60.0
@@ -28,18 +28,21 @@ def follow(
 ) -> Iterator[SyncReport]:
     """Run sync now and whenever the log goes on, and give each run's report, without end.
 
-    An API that is away and a target that others use are waited for, and `say` is told. What waiting does not mend is
-    raised: PlotiError, and SyncError for a target that cannot be used. `sleep` and `clock` are in seconds.
+    An API that is away, a target that others use and one that is away after it was reached are waited for, and `say` is
+    told. What waiting does not mend is raised: PlotiError, and SyncError for a target that cannot be used. `sleep` and
+    `clock` are in seconds.
     """
-    pause = _POLL_SECONDS
+    pause, reached = _POLL_SECONDS, False
     waiting = _Waiting(client, subscription_id, sleep, clock)
     while True:
         try:
             report = run()
-            pause = _POLL_SECONDS
+            pause, reached = _POLL_SECONDS, True
             yield report
             waiting.for_more(report.cursor, _BEHIND_SECONDS if report.behind else None)
-        except (RetryLater, TargetBusy) as problem:
+        except (RetryLater, TargetBusy, TargetAway) as problem:
+            if isinstance(problem, TargetAway) and not reached:
+                raise
             say(f"waiting: {problem.message}")
             sleep(min(max(getattr(problem, "retry_after", None) or 0.0, pause), WISHED_SECONDS_MOST))
             pause = min(2 * pause, _PAUSE_MOST)

@@ -78,6 +78,12 @@ class TargetUnusable(SyncError):
     code = "target_unusable"
 
 
+class TargetAway(TargetUnusable):
+    """The target's server does not answer or let in: it may come back by itself, where it was reached before."""
+
+    code = "target_away"
+
+
 class StepRefused(SyncError):
     """One dataset's step cannot be done; others go on and this one is marked `behind`."""
 

@@ -15,10 +15,10 @@ import duckdb
 
 from ploti.contract.files import RECORD_ID
 from ploti.contract.values import STORAGE_TYPES
-from ploti.sync.target import StepRefused, TargetUnusable
+from ploti.sync.target import StepRefused, TargetAway, TargetUnusable
 from ploti.sync.targets._parts import file_columns, parts_source
 from ploti.sync.targets._postgresql_json import ODD, stored_json
-from ploti.sync.targets._postgresql_session import Session, first_line, literal, quoted
+from ploti.sync.targets._postgresql_session import AWAY, Session, first_line, literal, quoted
 from ploti.sync.targets._stored import Stored
 
 _SLICE_BYTES: Final = 16 * 1024 * 1024
@@ -26,7 +26,7 @@ _SLICE_ROWS_LEAST: Final = 1_000
 _SLICE_ROWS_MOST: Final = 50_000
 _JSONB_FORMAT: Final = "chr(1)"
 """The byte ahead of a text that makes it the binary form of a `jsonb`."""
-_SERVER_IN_TROUBLE: Final = ("53", "57P", "58")
+_SERVER_IN_TROUBLE: Final = ("53", "58")
 _ROW_NUMBER: Final = "file_row_number"
 
 
@@ -112,8 +112,10 @@ def _ingesting(session: Session, table: str) -> Iterator[Any]:
 
             yield ingest
     except adbc.Error as error:
-        if (error.sqlstate or "").startswith(_SERVER_IN_TROUBLE):
-            raise TargetUnusable(f"PostgreSQL: {first_line(error)}: see to it, then run sync again.") from error
+        state = error.sqlstate or ""
+        if state.startswith((*AWAY, *_SERVER_IN_TROUBLE)):
+            kind = TargetAway if state.startswith(AWAY) else TargetUnusable
+            raise kind(f"PostgreSQL: {first_line(error)}: see to it, then run sync again.") from error
         raise StepRefused(f"PostgreSQL: {first_line(error)}") from error
 
 

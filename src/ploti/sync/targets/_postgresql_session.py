@@ -13,7 +13,17 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from ploti.contract.files import RECORD_ID
-from ploti.sync.target import Say, StepBlocked, StepRefused, SyncError, TargetBusy, TargetUnusable, say_nothing
+from ploti.sync.target import (
+    Say,
+    StepBlocked,
+    StepRefused,
+    SyncError,
+    TargetAway,
+    TargetBusy,
+    TargetUnusable,
+    say_nothing,
+)
+from ploti.sync.targets._books import DATASETS, SYNC
 
 _OLDEST_SERVER: Final = 140_000
 _CONNECT_SECONDS: Final = 15
@@ -39,9 +49,14 @@ AND ((l.classid::bigint << 32) | l.objid::bigint) = {_LOCK_KEY}
 """
 _BLOCKERS: Final = """
 SELECT DISTINCT a.pid, a.usename, a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-WHERE l.relation = to_regclass(%s) AND l.granted AND l.pid <> pg_backend_pid() ORDER BY a.pid LIMIT 1
+WHERE l.relation = to_regclass(%s) AND l.granted AND l.pid <> pg_backend_pid() AND l.mode <> ALL (%s)
+ORDER BY a.pid LIMIT 1
 """
-_SERVER_IN_TROUBLE: Final = ("08", "53", "57P", "58", "25006", "28", "3D")
+_SOMEBODY: Final = "another session"
+_READING: Final = "AccessShareLock"
+AWAY: Final = ("08", "57P")
+"""How the states of errors begin after which the server, or the way to it, is not there."""
+_SERVER_IN_TROUBLE: Final = ("53", "58", "25006", "28", "3D")
 
 
 def quoted(name: str) -> str:
@@ -73,7 +88,7 @@ class Server:
 
     @contextmanager
     def session(self) -> Iterator["Session"]:
-        """Connect for a while; raises TargetUnusable where the server cannot be used."""
+        """Connect for a while; raises TargetAway where the server does not let in, TargetUnusable for another kind."""
         name = f"ploti sync, process {os.getpid()} on {socket.gethostname()}"[:63]
         patience = conninfo_to_dict(self.conninfo).get("connect_timeout", _CONNECT_SECONDS)
         try:
@@ -81,7 +96,7 @@ class Server:
                 self.conninfo, autocommit=True, prepare_threshold=None, application_name=name, connect_timeout=patience
             )
         except psycopg.Error as error:
-            raise TargetUnusable(f"Cannot connect to PostgreSQL: {first_line(error)}") from error
+            raise TargetAway(f"Cannot connect to PostgreSQL: {first_line(error)}") from error
         with db:
             yield self._set_up(db)
 
@@ -150,19 +165,36 @@ class Session:
                     self.run(f"SET LOCAL lock_timeout = '{_ROW_LOCK_TIMEOUT}'")
                 return
             except errors.LockNotAvailable as error:
-                who = self._blocker(table)
+                who = self._blocker(table) or _SOMEBODY
                 if self.server.clock() >= until:
-                    raise StepRefused(f"{who} keeps {table} in use: sync tries again in the next run") from error
+                    raise _in_use(who, table) from error
                 if not told:
                     self.server.say(f"waiting for {who}, which uses {table}")
                     told = True
             self.server.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _blocker(self, table: str) -> str:
-        found = self.rows(_BLOCKERS, [self.table(table)])
+    @contextmanager
+    def patient(self, table: str = "") -> Iterator[None]:
+        """Name who kept a table, or rows of it, for longer than a statement waits.
+
+        Raises TargetBusy where it is the books, which every dataset needs, else StepRefused.
+        """
+        try:
+            yield
+        except errors.LockNotAvailable as error:
+            for books in (SYNC, DATASETS):
+                if who := self._blocker(books, but=_READING):
+                    raise TargetBusy(f"{who} keeps {books} locked: end it there, then run sync again.") from error
+            if not table:
+                raise TargetBusy(f"{_SOMEBODY} kept {SYNC} or {DATASETS} locked: run sync again.") from error
+            raise _in_use(self._blocker(table, but=_READING) or _SOMEBODY, table) from error
+
+    def _blocker(self, table: str, but: str = "") -> str | None:
+        """Name a session that has a lock on a table, but for locks of one kind."""
+        found = self.rows(_BLOCKERS, [self.table(table), [but]])
         if not found:
-            return "another session"
+            return None
         pid, user, application = found[0]
         return f"session {pid} of {user}" + (f" ({application})" if application else "")
 
@@ -182,6 +214,10 @@ class Session:
         finally:
             if not self.db.closed:
                 self.run(f"SELECT pg_advisory_unlock({_LOCK_KEY})", [self.schema])
+
+
+def _in_use(who: str, table: str) -> StepRefused:
+    return StepRefused(f"{who} keeps {table} in use: sync tries again in the next run")
 
 
 def _named(found: Sequence[tuple[Any, ...]]) -> str:
@@ -216,10 +252,9 @@ def explained(table: str = "") -> Iterator[None]:
 
 def _meant(error: psycopg.Error) -> SyncError:
     state = error.sqlstate or "08"
-    if state.startswith(_SERVER_IN_TROUBLE):
-        return TargetUnusable(f"PostgreSQL: {first_line(error)}: see to it, then run sync again.")
-    if isinstance(error, errors.LockNotAvailable):
-        return StepRefused(f"PostgreSQL: another session keeps rows or a table: {_told(error)}: run this again later")
+    if state.startswith((*AWAY, *_SERVER_IN_TROUBLE)):
+        kind = TargetAway if state.startswith(AWAY) else TargetUnusable
+        return kind(f"PostgreSQL: {first_line(error)}: see to it, then run sync again.")
     return StepRefused(f"PostgreSQL: {_told(error)}")
 
 

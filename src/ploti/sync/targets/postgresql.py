@@ -97,7 +97,7 @@ class PostgresTarget:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other syncs away for a whole run; raises TargetBusy naming the one that is running."""
-        with self.server.session() as session, session.locked():
+        with explained(), self.server.session() as session, session.locked():
             self._held = session
             try:
                 yield
@@ -233,9 +233,10 @@ class PostgresTarget:
     def _session(self) -> Iterator[Session]:
         with explained():
             if self._held is not None:
-                yield self._held
+                with self._held.patient():
+                    yield self._held
                 return
-            with self.server.session() as session:
+            with self.server.session() as session, session.patient():
                 yield session
 
     @contextmanager
@@ -244,7 +245,7 @@ class PostgresTarget:
         check_columns(delivery.schema)
         with self._session() as session:
             table = fitted(books_of(session).names(session, self.table_name).of(delivery.dataset_id))
-            with explained(table):
+            with explained(table), session.patient(table):
                 books = ensure_layout(session)
                 self.reach("sync.opened")
                 shape = shape_of(session, table)
