@@ -4,10 +4,13 @@ A file grows as `<name>.partial`, with the answer's ETag beside it as `<name>.et
 """
 
 import hashlib
+import os
 import re
+import sys
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -15,6 +18,9 @@ from typing import BinaryIO, Final
 from ploti._http import STALLED_BYTES, STALLED_SECONDS, Download, Http
 from ploti.contract.resources import FileLink, SignedFile
 from ploti.errors import BadAnswer, FixRequest, LinkExpired, PlotiError, ReadAgain, RetryLater
+
+if sys.platform != "win32":
+    import fcntl
 
 _TRIES: Final = 6
 _FIRST_PAUSE: Final = 0.5
@@ -65,9 +71,12 @@ class Fetch:
         if self._is_whole(path):
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.partial")
-        self._complete(partial)
-        partial.replace(path)
+        with _alone_at(path):
+            if self._is_whole(path):
+                return False
+            partial = path.with_name(f"{path.name}.partial")
+            self._complete(partial)
+            partial.replace(path)
         return True
 
     def _complete(self, partial: Path) -> None:
@@ -208,6 +217,35 @@ def safe_name(text: str) -> str:
         stem, ending = name, ""
     kept = stem.encode()[: _NAME_BYTES_MOST - len(ending.encode()) - 1].decode(errors="ignore").rstrip(" .")
     return f"{kept}.{ending}" if ending else kept
+
+
+@contextmanager
+def _alone_at(path: Path) -> Iterator[None]:
+    """Hold `<name>.lock` meanwhile, so that others who fetch the same file, here or in another process, wait.
+
+    Windows, and a file system without locks, does without.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    lock = path.with_name(f"{path.name}.lock")
+    with _locked(lock):
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _locked(lock: Path) -> BinaryIO:
+    """Open a lock file and hold it; one that its holder removed meanwhile is none."""
+    while True:
+        held = lock.open("ab")
+        with suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(lock.stat(), os.fstat(held.fileno())):
+                return held
+        held.close()
 
 
 def has_sha256(path: Path, sha256: str) -> bool:

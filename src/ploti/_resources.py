@@ -122,7 +122,7 @@ class Versions:
 
     def links(self, dataset: str, version: int, *, files: Sequence[str]) -> SignedFiles:
         """Sign fresh links to the files named, by path or attachment name, at most 200."""
-        answer = self._http.post(f"{_version(dataset, version)}/links", {"files": [*files]}, again=True)
+        answer = self._http.post(f"{_version(dataset, version)}/links", {"files": _several(files, "files")}, again=True)
         return _as(SignedFiles, answer)
 
     def download(
@@ -276,7 +276,9 @@ class Datasets:
 
     def records(self, dataset: str, record_ids: Sequence[str]) -> RecordTraces:
         """Tell what became of record ids, at most 1,000; those that no record ever carried are `missing`."""
-        answer = self._http.post(f"{_dataset(dataset)}/records", {"records": [*record_ids]}, again=True)
+        answer = self._http.post(
+            f"{_dataset(dataset)}/records", {"records": _several(record_ids, "record_ids")}, again=True
+        )
         return _as(RecordTraces, answer)
 
     def file(self, dataset: str, file: str) -> DatasetFile:
@@ -311,7 +313,7 @@ class Subscriptions:
 
         A key is made where none is given; give one to make the same call again after a crash.
         """
-        body = {"name": name, "places": [*places], "topics": [*topics], "datasetIds": [*dataset_ids]}
+        body = {"name": name, **_filters(places, topics, dataset_ids)}
         once = idempotency_key or str(uuid.uuid4())
         return _as(Subscription, self._http.post(f"{_FEEDS}/subscriptions", body, once=once))
 
@@ -346,7 +348,7 @@ class Subscriptions:
 
         `q` searches titles, `topic` is `none` for no topic; the totals stay those of all that would be delivered.
         """
-        named = {"places": [*places], "topics": [*topics], "datasetIds": [*dataset_ids]}
+        named = _filters(places, topics, dataset_ids)
         narrowing = {"q": q, "place": place, "topic": topic, "matchedBy": matched_by, "sort": sort, "limit": limit}
         body = named | _given(narrowing | {"cursor": cursor})
         return _as(SubscriptionPreview, self._http.post(f"{_FEEDS}/subscriptions/preview", body, again=True))
@@ -365,9 +367,7 @@ class Subscriptions:
 
         Raises ReadAgain where somebody else changed the subscription since.
         """
-        lists = {"places": places, "topics": topics, "datasetIds": dataset_ids}
-        sent = {field: [*ids] for field, ids in lists.items() if ids is not None}
-        body = _given({"name": name, "revision": revision}) | sent
+        body = _given({"name": name, "revision": revision} | _filters(places, topics, dataset_ids))
         return _as(Subscription, self._http.patch(_subscription(subscription), body))
 
     def delete(self, subscription: str) -> dict[str, Any]:
@@ -399,7 +399,12 @@ class Subscriptions:
         Where there is none yet, the answer waits for one up to `wait` seconds, 30 at most. Raises Reload where events
         after the cursor are gone: start from a manifest.
         """
-        query = {"cursor": cursor, "limit": limit, "types": ",".join(types) if types else None, "wait": wait}
+        query = {
+            "cursor": cursor,
+            "limit": limit,
+            "types": ",".join(_several(types, "types")) if types else None,
+            "wait": wait,
+        }
         return _as(EventPage, self._http.get(f"{_subscription(subscription)}/events", query, wait=wait or 0))
 
     def iter_events(
@@ -501,7 +506,7 @@ class Webhooks:
         """Create a webhook; its `secret` is shown this once. Without `events` it gets every type."""
         body: dict[str, Any] = {"url": url, "subscriptionId": subscription_id}
         if events is not None:
-            body["events"] = [*events]
+            body["events"] = _several(events, "events")
         return _as(NewWebhook, self._http.post("/v1/webhooks", body))
 
     def list(self, *, limit: int | None = None, cursor: str | None = None) -> WebhookPage:
@@ -568,6 +573,23 @@ def _moved_on(cursor: str | None, following: str) -> bool:
     return after > before
 
 
+def _filters(
+    places: Sequence[str] | None, topics: Sequence[str] | None, dataset_ids: Sequence[str] | None
+) -> dict[str, Any]:
+    """Write a subscription's filters as the wire has them, None for those not given."""
+    named = {"places": places, "topics": topics, "dataset_ids": dataset_ids}
+    lists = {name: None if ids is None else _several(ids, name) for name, ids in named.items()}
+    return {"datasetIds": lists.pop("dataset_ids"), **lists}
+
+
+def _several(names: Sequence[str], argument: str) -> list[str]:
+    """Take names as a list; raises FixRequest for one text, of which they would be the letters."""
+    if isinstance(names, str):
+        told = f"Give {argument} as a list, like [{names!r}]."
+        raise FixRequest(told, code="invalid_input", field=argument)
+    return [*names]
+
+
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
@@ -577,7 +599,9 @@ def _dataset(dataset: str) -> str:
 
 
 def _version(dataset: str, version: int) -> str:
-    return f"{_dataset(dataset)}/versions/{_segment(str(version), 'version')}"
+    if not re.fullmatch("[0-9]+", str(version)):
+        raise FixRequest(f"{version!r} is not the number of a version.", code="invalid_input", field="version")
+    return f"{_dataset(dataset)}/versions/{version}"
 
 
 def _subscription(subscription: str) -> str:
@@ -590,7 +614,7 @@ def _webhook(webhook: str) -> str:
 
 def _segment(text: str, what: str) -> str:
     """Write an id as one path segment; raises FixRequest for one that would change the path."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*", text):
+    if not isinstance(text, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*", text):
         raise FixRequest(f"{text!r} is not the id of a {what}.", code="invalid_input", field=what)
     return quote(text, safe="")
 

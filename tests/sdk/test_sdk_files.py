@@ -1,6 +1,7 @@
 """Files of a version on disk and in memory: resumed, checked, links renewed, safe names, four libraries (D11.6)."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
 import pytest
@@ -76,6 +77,19 @@ def test_a_download_that_broke_goes_on_in_a_later_call(stored, versions, tmp_pat
     asked = parts(stored)[-1].headers
     assert asked["range"] == "bytes=4000-"
     assert asked["if-range"]
+
+
+def test_who_wants_the_same_file_at_once_waits_for_the_one_who_fetches_it(stored, tmp_path):
+    """Two jobs with one folder: before, one wrote into the file that the other had finished."""
+    to = tmp_path / "part"
+    stored.delay_next("/files/", 0.2, times=9)
+    (tmp_path / "part.lock").touch()  # left by a process that was killed
+    with stored.serve() as url, ploti.Client(stored.api_key, url) as client, ThreadPoolExecutor(6) as pool:
+        download = client.feeds.datasets.versions.download
+        begun = [pool.submit(lambda: download(D, 3, SNAPSHOT, to).read_bytes()) for _ in range(6)]
+        assert [one.result() for one in begun] == [CONTENT] * 6
+    assert len(parts(stored)) == 1
+    assert list(tmp_path.iterdir()) == [to]
 
 
 def test_a_link_that_expires_is_renewed_once(stored, versions, tmp_path):

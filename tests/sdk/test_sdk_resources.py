@@ -174,6 +174,30 @@ def test_an_id_that_would_change_the_path_never_leaves(client, fake, bad):
     assert fake.requests == []
 
 
+@pytest.mark.parametrize("none", [None, 7, "None", True, 1.5, ""])
+def test_what_is_no_id_and_no_number_never_leaves(client, fake, none):
+    with pytest.raises(ploti.FixRequest, match="is not the"):
+        client.feeds.datasets.versions.get("ds_orange_permits" if none != 7 else none, none)
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize(
+    ("act", "field"),
+    [
+        (lambda feeds: feeds.subscriptions.create("One", places="fl-county-orange"), "places"),
+        (lambda feeds: feeds.subscriptions.preview(topics="zoning"), "topics"),
+        (lambda feeds: feeds.subscriptions.update("sub_orange", revision=1, dataset_ids="ds_a"), "dataset_ids"),
+        (lambda feeds: feeds.subscriptions.events("sub_orange", types="feed.dataset.added"), "types"),
+        (lambda feeds: feeds.datasets.records("ds_orange_permits", "rec_a"), "record_ids"),
+        (lambda feeds: feeds.datasets.versions.links("ds_orange_permits", 2, files="schema.json"), "files"),
+    ],
+)
+def test_one_text_is_not_taken_for_a_list_of_its_letters(client, fake, act, field):
+    with pytest.raises(ploti.FixRequest, match=rf"Give {field} as a list, like \['"):
+        act(client.feeds)
+    assert fake.requests == []
+
+
 def test_a_time_without_a_zone_is_refused(client, fake):
     with pytest.raises(ploti.FixRequest, match="time zone"):
         client.feeds.datasets.list(updated_since=datetime(2026, 1, 1))  # noqa: DTZ001
