@@ -55,6 +55,17 @@ def _doctor_finds_a_file_with_other_bytes_and_makes_it_again(told, tmp_path):
     assert again.read_bytes() == content
 
 
+def test_status_tells_of_lost_files_until_they_are_made_again(told, tmp_path, capsys):
+    (file,) = (tmp_path / "home" / "files").glob("ds_x/versions/2/1/snapshot/*.parquet")
+    file.unlink()
+    assert main(["status", "--json", "--home", str(tmp_path / "home")]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["state"], row["version"]) == ("files lost", 2)
+    assert "1 file of version 2, like snapshot/part-0000.parquet: `ploti-server doctor --files`" in row["why"]
+    told("doctor", "--files")
+    assert told("status", "--json")[0]["state"] == "current"
+
+
 def test_nothing_is_let_go_for_a_time_to_come(told, tmp_path, capsys):
     assert main(["prune", "--at", "2999-01-01", "--home", str(tmp_path / "home")]) == 2
     assert "--at: 2999-01-01 is in the future" in capsys.readouterr().err

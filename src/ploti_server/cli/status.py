@@ -4,24 +4,29 @@ from datetime import datetime
 from typing import Any, Final
 
 from ploti_server.cli.home import ports_of
-from ploti_server.cli.printing import COMMON, Common, show
+from ploti_server.cli.printing import COMMON, Common, counted, show
 from ploti_server.domain.checks import STALE_AFTER, Check, CheckKind, CheckStatus
-from ploti_server.domain.versions import VersionStatus
+from ploti_server.domain.versions import Version, VersionStatus
 from ploti_server.domain.wire import wire_time
 from ploti_server.pipeline.follow import last_sent
-from ploti_server.ports import Records
+from ploti_server.pipeline.restore import lost_files
+from ploti_server.ports import Ports, Records
 
-NEEDS_A_LOOK: Final = ("held", "failed", "stale", "released again")
+NEEDS_A_LOOK: Final = ("files lost", "held", "failed", "stale", "released again")
 
 
 def status(*, common: Common = COMMON) -> int:
-    """Tell where every dataset stands; exit code 1 where one is held, failed or a day overdue."""
+    """Tell where every dataset stands; exit code 1 where one is held, failed, a day overdue or has lost files."""
     ports = ports_of(common)
     now = ports.clock.now()
     with ports.store.read() as records:
-        rows = [_row(records, d.id, now) for d in records.catalog.datasets() if not d.retired]
-    show(common, rows, "datasets")
-    return 1 if any(row["state"] in NEEDS_A_LOOK for row in rows) else 0
+        datasets = [dataset.id for dataset in records.catalog.datasets() if not dataset.retired]
+        rows = {one: _row(records, one, now) for one in datasets}
+        currents = records.versions.currents(datasets)
+    for dataset_id, version in currents.items():
+        rows[dataset_id] |= _lost(ports, version)
+    show(common, list(rows.values()), "datasets")
+    return 1 if any(row["state"] in NEEDS_A_LOOK for row in rows.values()) else 0
 
 
 def _row(records: Records, dataset_id: str, now: datetime) -> dict[str, Any]:
@@ -36,6 +41,16 @@ def _row(records: Records, dataset_id: str, now: datetime) -> dict[str, Any]:
         "lastCheckedAt": refresh.last_checked_at and wire_time(refresh.last_checked_at),
         "nextCheckBy": refresh.next_check_by and wire_time(refresh.next_check_by),
     }
+
+
+def _lost(ports: Ports, version: Version) -> dict[str, str]:
+    """Tell of lost files of a current version, which subscribers cannot load until they are made again (D5.10)."""
+    lost = lost_files(ports, version)
+    if not lost:
+        return {}
+    what = f"{counted(len(lost), 'file')} of version {version.number}, like {lost[0]}"
+    why = f"{what}: `ploti-server doctor --files` makes them again, or says why not"
+    return {"state": "files lost", "why": why}
 
 
 def _waits_for(records: Records, check: Check) -> str | None:
