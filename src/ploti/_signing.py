@@ -80,7 +80,7 @@ def _bad(message: str) -> BadSignature:
 
 
 def _key(secret: str) -> bytes:
-    text = secret.removeprefix("whsec_")
+    text = secret.strip().removeprefix("whsec_") if isinstance(secret, str) else ""
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:

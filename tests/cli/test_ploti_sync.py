@@ -1,7 +1,10 @@
 """`ploti sync` as a user runs it: output for people and as JSON, exit codes, one clear line for trouble."""
 
 import json
+import re
+import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import duckdb
 import psycopg
@@ -152,9 +155,25 @@ def test_status(feed, to, capsys):
     assert code == 0
     assert "Permits" in out
     _, out, _ = ploti(capsys, "status", to, "--json")
-    assert [(each["datasetId"], each["version"], each["rows"], each["state"]) for each in json.loads(out)] == [
-        (A, 1, 12, "ok")
-    ]
+    held = json.loads(out)
+    assert [(each["datasetId"], each["version"], each["rows"], each["state"]) for each in held] == [(A, 1, 12, "ok")]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", held[0]["loadedAt"])
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("kind", ["duckdb:///{}/x.duckdb", "sqlite:///{}/x.gpkg", "parquet:///{}/x"])
+def test_the_time_of_a_load_is_the_same_in_every_zone_and_target(feed, tmp_path, monkeypatch, capsys, kind, zone):
+    to = f"--to={kind.format(tmp_path)}"
+    ploti(capsys, SUBSCRIPTION, to)
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        _, out, _ = ploti(capsys, "status", to, "--json")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    loaded = datetime.fromisoformat(json.loads(out)[0]["loadedAt"])
+    assert abs(loaded - datetime.now(UTC)) < timedelta(minutes=5)
 
 
 def test_verify_tells_equal_from_different(feed, path, to, capsys):

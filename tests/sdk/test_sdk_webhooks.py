@@ -130,7 +130,10 @@ class TestVerify:
         headers = {name.title(): value for name, value in headers_of(b"{}").items()}
         assert ploti.webhooks.verify("{}", headers, SECRET) == {}
 
-    @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_***", "ü"])
+    def test_a_secret_from_a_file_may_end_its_line(self):
+        assert ploti.webhooks.verify(b"{}", headers_of(b"{}"), f"{SECRET}\n") == {}
+
+    @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_***", "ü", None])
     def test_a_secret_that_is_none_is_told(self, secret):
         with pytest.raises(ploti.FixRequest, match="secret"):
             ploti.webhooks.verify(b"{}", headers_of(b"{}"), secret)

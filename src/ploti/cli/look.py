@@ -26,6 +26,7 @@ from ploti.cli.show import (
     show_facts,
     show_table,
     split_names,
+    wire_time,
 )
 from ploti.contract.files import ENVELOPE, RECORD_ID
 from ploti.errors import FixRequest
@@ -272,7 +273,7 @@ def show_changes(
         progress.ended()
     answer = {
         "subscriptionId": subscription,
-        "since": start.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "since": wire_time(start),
         "datasets": summed.wire(),
         "changes": [_change_wire(each) for each in kept],
     }

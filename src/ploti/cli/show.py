@@ -6,7 +6,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar, cast
 
 from cyclopts import Parameter
@@ -185,6 +185,11 @@ class Moment(str):
 def moment(wire: str | None) -> Moment | None:
     """Take a time of the wire as one."""
     return None if wire is None else Moment(wire)
+
+
+def wire_time(moment: datetime) -> str:
+    """Write a time as the API does."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local_time(wire: str | None) -> str | None:

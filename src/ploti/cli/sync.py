@@ -4,6 +4,7 @@ import json as json_text
 import os
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 from urllib.parse import quote
@@ -14,7 +15,7 @@ import ploti
 from ploti.cli.attachments import attachments_line, attachments_wire
 from ploti.cli.connect import told
 from ploti.cli.progress import watching
-from ploti.cli.show import AsJson, cell, counted, local_time, present, show_table
+from ploti.cli.show import AsJson, cell, counted, local_time, present, show_table, wire_time
 from ploti.sync.target import DatasetStatus, Say, Target, say_nothing
 from ploti.sync.targets import open_target
 
@@ -267,7 +268,7 @@ def _status_wire(status: DatasetStatus) -> dict[str, Any]:
         "version": held.version,
         "schemaVersion": held.schema_version,
         "rows": held.rows,
-        "loadedAt": status.loaded_at,
+        "loadedAt": status.loaded_at and wire_time(datetime.fromisoformat(status.loaded_at)),
         "state": held.state,
         "reason": held.reason,
         "columns": None if held.columns is None else json_text.loads(held.columns),
