@@ -4,7 +4,8 @@ import json
 import sqlite3
 import warnings
 from contextlib import closing
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -25,8 +26,9 @@ from ploti.sync.target import reach_nothing
 from ploti.sync.targets import open_target
 from ploti.sync.targets._folder_books import Folder
 from ploti.sync.targets.geoparquet import ParquetTarget
+from ploti.testing.fake_api import FakeApi
 from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
-from ploti.testing.stories import PERMITS, STORIES, A, permits
+from ploti.testing.stories import PERMITS, STORIES, A, permit, permits
 from ploti.testing.targets import sync_feed
 
 
@@ -249,3 +251,40 @@ def test_the_parts_of_a_history_stay_few_and_full_ones_stay_as_they_are(tmp_path
         ended = {name: node for name, node in here.items() if pyarrow.parquet.read_metadata(place / name).num_rows >= 4}
     assert pyarrow.dataset.dataset(place).count_rows() == 18
     assert len(list(place.iterdir())) <= 18 / 4 + 2
+
+
+def test_times_never_go_back_whatever_the_clock_says(kit, tmp_path):
+    files = Files(tmp_path)
+    days = [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (5, 3, 9, 4)]
+    for version, day in enumerate(days, 1):
+        target = replace(kit.open(reach_nothing), now=lambda day=day: day)
+        target.load(files.snapshot(version, rows_of(4, f"v{version}-")[: 3 + version % 2]), held(version), None)
+    past = kit.past(D)
+    times = {(row["_ploti_valid_from_version"], row["_ploti_valid_from"].astimezone(UTC)) for row in past}
+    assert sorted(times) == [(1, days[0]), (2, days[0]), (3, days[2]), (4, days[2])]
+    times = {
+        (each["_ploti_valid_to_version"], each["_ploti_valid_to"].astimezone(UTC))
+        for each in past
+        if each["_ploti_valid_to"]
+    }
+    assert sorted(times) == [(2, days[0]), (3, days[2]), (4, days[2])]
+
+
+def test_a_publisher_that_went_on_from_a_backup_leaves_each_version_one_past(kit):
+    """Versions that are no more are passed over; what the records were before them is told as it was."""
+    lost, feed = Feed(), Feed(FakeApi(clock=lambda: datetime.now(UTC) + timedelta(days=1)))
+    for each in (lost, feed):
+        each.add(A, PERMITS, permits(*range(6)))
+        each.update(A, put=permits(6))
+    sync_feed(lost, kit)
+    lost.update(A, put={record_id(0): permit(0, 1.0), **permits(7)})
+    sync_feed(lost, kit)
+    lost.update(A, put={record_id(1): permit(1, 1.0), **permits(8)}, drop=[record_id(2)])
+    sync_feed(lost, kit)
+    feed.update(A, put={**permits(8), record_id(3): permit(3, 1.0)})
+    sync_feed(feed, kit)
+    check_past(feed, kit, A, [2, 3])
+    feed.update(A, put=permits(7), drop=[record_id(5)])
+    feed.update(A, put={record_id(2): permit(2, 3.0)})
+    sync_feed(feed, kit)
+    check_past(feed, kit, A, [2, 3, 4, 5])

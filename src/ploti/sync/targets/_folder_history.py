@@ -47,12 +47,16 @@ class PartsHistory:
     written: int = 0
 
     def keep(self, version: int, now: datetime) -> None:
-        """Write the history that goes with the table's rows, which are those of a version now."""
+        """Write the history that goes with the table's rows, which are those of a version now.
+
+        Its times never go back, as a clock may. Where a publisher went on from a backup, what later versions said is
+        taken back: they are no more.
+        """
         self._place.mkdir()
         self._choose_columns(version)
-        ended, opened = self._compare()
-        moment = f"TIMESTAMPTZ '{now.isoformat()}'"
-        self._write_ended(f"{version} AS {TO_VERSION}, {moment} AS {TO}", ended)
+        ended, opened = self._compare(version)
+        moment = f"TIMESTAMPTZ '{self._latest(now)}'"
+        self._write_ended(version, moment, ended)
         self._write_open({FROM_VERSION: f"{version}", FROM: moment}, ended, opened)
         sync_folder(self._place)
 
@@ -86,7 +90,15 @@ class PartsHistory:
         )
         return f"(SELECT {', '.join(values)} FROM {parts_source(parts)})"
 
-    def _compare(self) -> tuple[int, int]:
+    def _latest(self, now: datetime) -> str:
+        """Give the time of this state: now, or the latest in the history where that is later."""
+        if not self.before:
+            return now.isoformat()
+        told = f"SELECT max(greatest({FROM}, {TO})) FROM {parts_source(self.before)}"
+        moment = f"greatest(TIMESTAMPTZ '{now.isoformat()}', ({told}))"
+        return str(self.reader.execute(f"SELECT CAST({moment} AS VARCHAR)").fetchall()[0][0])
+
+    def _compare(self, version: int) -> tuple[int, int]:
         """List the records whose state ended and those that have another or a first one; gives how many."""
         table, held = parts_source(self.table), self._parts(_OPEN)
         own = counted(self.schema)
@@ -97,7 +109,9 @@ class PartsHistory:
         opened = f"SELECT t.{_ID} AS id FROM {table} AS t"
         if held:
             ended = (
-                f"SELECT h.{_ID} AS id FROM {self._held(held)} AS h ANTI JOIN {table} AS t ON t.{_ID} = h.{_ID}{same}"
+                f"SELECT h.{_ID} AS id FROM {self._held(held)} AS h "
+                f"LEFT JOIN {table} AS t ON t.{_ID} = h.{_ID}{same} "
+                f"WHERE t.{_ID} IS NULL OR h.{FROM_VERSION} > {version}"
             )
             staying = f"(SELECT h.{_ID} AS id FROM {parts_source(held)} AS h ANTI JOIN ended ON ended.id = h.{_ID})"
             opened += f" ANTI JOIN {staying} AS h ON h.id = t.{_ID}"
@@ -108,14 +122,22 @@ class PartsHistory:
     def _count(self, source: str) -> int:
         return int(self.reader.execute(f"SELECT count(*) FROM {source}").fetchall()[0][0])
 
-    def _write_ended(self, ending: str, ended: int) -> None:
+    def _write_ended(self, version: int, moment: str, ended: int) -> None:
         """Put the states that ended into a part, together with small ones of those before."""
-        small = [each for each in self._parts(_ENDED) if ended and rows_in(self.reader, each) < self.small_rows]
-        self._stay([each for each in self._parts(_ENDED) if each not in small])
+        parts = self._parts(_ENDED)
+        anew = [each for each in parts if self._count(f"{parts_source([each])} WHERE {TO_VERSION} > {version}")]
+        anew += [each for each in parts if ended and each not in anew and rows_in(self.reader, each) < self.small_rows]
+        self._stay([each for each in parts if each not in anew])
+        sources = []
+        if anew:
+            until = f"least({TO_VERSION}, {version}) AS {TO_VERSION}"
+            sources.append(f"SELECT * REPLACE ({until}) FROM {self._held(anew)}")
         if ended:
+            ending = f"{version} AS {TO_VERSION}, {moment} AS {TO}"
             held = f"{self._held(self._parts(_OPEN))} AS h SEMI JOIN ended ON ended.id = h.{_ID}"
-            sources = [f"SELECT * REPLACE ({ending}) FROM {held}"]
-            self._write(_ENDED, [*([f"FROM {self._held(small)}"] if small else []), *sources])
+            sources.append(f"SELECT * REPLACE ({ending}) FROM {held}")
+        if sources:
+            self._write(_ENDED, sources)
 
     def _write_open(self, beginning: dict[str, str], ended: int, opened: int) -> None:
         """Put the states that began into parts, together with small ones, and write those anew in which some ended."""

@@ -64,18 +64,23 @@ class History:
     dialect: Dialect = Dialect()
 
     def keep(self, columns: Sequence[Past], version: int, now: datetime) -> None:
-        """Bring the history up to date with its table, which holds a version now."""
+        """Bring the history up to date with its table, which holds a version now.
+
+        Its times never go back, as a clock may. Where a publisher went on from a backup, what later versions said is
+        taken back: they are no more.
+        """
         self._bring_shape(columns, version)
-        instant = self.dialect.moment(now)
+        instant = self._instant(now)
+        ending = f"UPDATE {self.history} AS h SET {quoted(TO_VERSION)} = {version}"
+        self.run(f"{ending} WHERE h.{quoted(TO_VERSION)} > {version}")
+        ending = f"{ending}, {quoted(TO)} = {instant} WHERE {_OPEN}"
+        self.run(f"{ending} AND h.{quoted(FROM_VERSION)} > {version}")
         same = "".join(
             f" AND {each.brought}{each.exact} {self.dialect.same} h.{quoted(each.column)}{each.exact}"
             for each in columns
             if each.counts
         )
-        self.run(
-            f"UPDATE {self.history} AS h SET {quoted(TO_VERSION)} = {version}, {quoted(TO)} = {instant} "
-            f"WHERE {_OPEN} AND NOT EXISTS (SELECT 1 FROM {self.table} AS t WHERE t.{_ID} = h.{_ID}{same})"
-        )
+        self.run(f"{ending} AND NOT EXISTS (SELECT 1 FROM {self.table} AS t WHERE t.{_ID} = h.{_ID}{same})")
         names = ", ".join(quoted(each.column) for each in columns)
         brought = ", ".join(each.brought for each in columns)
         self.run(
@@ -83,6 +88,11 @@ class History:
             f"SELECT {brought}, {version}, {instant} FROM {self.table} AS t "
             f"WHERE NOT EXISTS (SELECT 1 FROM {self.history} AS h WHERE {_OPEN} AND h.{_ID} = t.{_ID})"
         )
+
+    def _instant(self, now: datetime) -> str:
+        """Give the time of this state as an SQL expression: now, or the latest in the history where that is later."""
+        told = " UNION ALL ".join(f"SELECT max({quoted(name)}) FROM {self.history}" for name in (FROM, TO))
+        return f"(SELECT max(moment) FROM (SELECT {self.dialect.moment(now)} AS moment UNION ALL {told}) AS times)"
 
     def _bring_shape(self, columns: Sequence[Past], version: int) -> None:
         """Make the history or give it the columns it lacks; one that changed its type keeps its past apart."""
