@@ -162,6 +162,26 @@ def test_a_source_that_cannot_be_read_is_a_failed_check(applied, tmp_path, troub
     assert (row["state"], row["why"] in out) == ("failed", True)
 
 
+def test_a_kind_of_source_that_is_not_read_yet_says_how_to_go_on(run, tmp_path):
+    file, state = tmp_path / "catalog.yaml", tmp_path / "x.csv"
+    file.write_text(CATALOG.replace("kind: file, url: x.csv", "kind: arcgis, url: 'https://x.example.org/0'"))
+    state.write_text("id,v\n1,a\n", encoding="utf-8")
+    assert run("catalog", "apply", file)[0] == 0
+    assert "declare `kind: file`, for 'arcgis' is not read yet" in one_line(run("check", "ds_x"))
+    assert "declare `kind: file` in the catalog" in run("check", "ds_x", "--state", state)[1]
+
+
+def test_files_that_were_not_copied_are_told_with_the_reason(run, tmp_path):
+    file = tmp_path / "catalog.yaml"
+    attached = "attachments: [{file: original, url: none.pdf}], source"
+    file.write_text(CATALOG.replace("source", attached), encoding="utf-8")
+    (tmp_path / "x.csv").write_text("id,v\n1,a\n", encoding="utf-8")
+    assert run("catalog", "apply", file)[0] == 0
+    code, out, _ = run("check", "ds_x")
+    assert code == 0
+    assert out.splitlines()[1] == "ds_x: not copied: original: it cannot be read: No such file or directory"
+
+
 @contextmanager
 def little_room(size):
     """Let no file grow beyond a size, as on a disk that is full."""

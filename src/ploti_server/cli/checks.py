@@ -149,10 +149,13 @@ def told_check(done: Check) -> dict[str, Any]:
 
 
 def say_check(done: Check, given: GivenState | None) -> None:
-    """Print what became of a check, and below it the catalog's names that the state lacks (D2.9)."""
+    """Print what became of a check; below it the catalog's names that the state lacks (D2.9), and files not copied."""
     say(as_text(check_line(done, given)))
     if names := done.facts.get("misnamed"):
         say(f"{done.dataset_id}: the catalog names columns that the state lacks: {as_text(names)}")
+    if done.outcome in ("released", "held"):
+        for name, why in done.facts.get("left_out_because", {}).items():
+            say(f"{done.dataset_id}: not copied: {as_text(name)}: {as_text(why)}")
 
 
 def check_line(done: Check, given: GivenState | None) -> str:

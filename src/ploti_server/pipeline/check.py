@@ -127,7 +127,11 @@ def own_state(ports: Ports, dataset_id: str, fetched_at: datetime | None) -> Giv
     with ports.store.read() as records:
         dataset = _known(records, dataset_id)
     if public_source(dataset) is not None:
-        raise CheckRefused(f"{dataset_id} is read from an address: download it and give the file with --state")
+        kind = dataset.source.kind
+        declared = "" if kind == "file" else f", and declare `kind: file`, for {kind!r} is not read yet"
+        raise CheckRefused(
+            f"{dataset_id} is read from an address: download it and give the file with --state{declared}"
+        )
     return GivenState(Path(dataset.source.url), fetched_at)
 
 

@@ -33,6 +33,9 @@ def open_state(path: Path, file_name: str | None, dataset: Dataset) -> RawState:
     """
     opener = SOURCES.get(dataset.source.kind)
     if opener is None:
-        known = ", ".join(sorted(SOURCES))
-        raise StateUnreadable(f"sources of kind {dataset.source.kind!r} are not read yet: use one of {known}")
+        known = " or ".join(sorted(SOURCES))
+        raise StateUnreadable(
+            f"sources of kind {dataset.source.kind!r} are not read yet: declare `kind: {known}` in the catalog and give"
+            " the records as a file"
+        )
     return opener(path, file_name, dataset)
