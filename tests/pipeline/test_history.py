@@ -3,6 +3,7 @@
 import os
 import subprocess
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,29 +65,65 @@ def test_a_place_that_is_no_folder_and_no_repository_is_refused(tmp_path):
         list(history_states(str(tmp_path / "nothing"), None, tmp_path))
 
 
-def test_a_git_history_gives_each_commit_of_the_file_at_its_commit_time(tmp_path):
-    repository, scratch = tmp_path / "repo", tmp_path / "scratch"
-    repository.mkdir()
-    scratch.mkdir()
+@pytest.fixture
+def repository(tmp_path):
+    """A git repository in which `commit` puts a file's content, or its removal, at a time."""
+    folder = tmp_path / "repo"
+    folder.mkdir()
 
     def git(*arguments, when="2024-01-01T00:00:00+00:00"):
         who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.c", "GIT_COMMITTER_NAME": "a"}
         dates = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when, "GIT_COMMITTER_EMAIL": "a@b.c"}
-        subprocess.run(
-            ["git", "-C", repository, *arguments], check=True, capture_output=True, env=os.environ | who | dates
-        )
+        subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, env=os.environ | who | dates)
 
-    git("init")
-    for number, content in enumerate(["a\n1\n", "a\n2\n", None, "a\n3\n"], 1):
-        file = repository / "data.csv"
+    def commit(content, when, name="data.csv"):
+        file = folder / name
+        file.parent.mkdir(exist_ok=True)
         if content is None:
             file.unlink()
         else:
             file.write_text(content)
         git("add", "-A")
-        git("commit", "-m", "state", when=f"2024-01-0{number}T12:00:00+02:00")
-    states = list(history_states(f"{repository}:data.csv", None, scratch))
-    assert [state.file.read_text() for state in states] == ["a\n1\n", "a\n2\n", "a\n3\n"]
-    assert [state.fetched_at for state in states] == [datetime(2024, 1, day_, 10, tzinfo=UTC) for day_ in (1, 2, 4)]
+        git("commit", "-m", "state", when=when)
+
+    git("init")
+    return SimpleNamespace(folder=folder, commit=commit)
+
+
+@pytest.fixture
+def past(repository, tmp_path):
+    """Give content and time of each state of a path in the repository."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+
+    def read(path, below=""):
+        states = history_states(f"{repository.folder / below}:{path}", None, scratch)
+        return [(state.file.read_text(), state.fetched_at) for state in states]
+
+    return read
+
+
+def test_a_git_history_gives_each_commit_of_the_file_at_its_commit_time(repository, past):
+    for number, content in enumerate(["a\n1\n", "a\n2\n", None, "a\n3\n"], 1):
+        repository.commit(content, f"2024-01-0{number}T12:00:00+02:00")
+    assert [content for content, _ in past("data.csv")] == ["a\n1\n", "a\n2\n", "a\n3\n"]
+    assert [when for _, when in past("data.csv")] == [datetime(2024, 1, day_, 10, tzinfo=UTC) for day_ in (1, 2, 4)]
     with pytest.raises(CheckRefused, match="no commits"):
-        list(history_states(f"{repository}:other.csv", None, scratch))
+        past("other.csv")
+
+
+def test_a_commit_whose_time_goes_back_was_read_when_the_one_before_it_was(repository, past):
+    for content, number in (("a\n1\n", 5), ("a\n2\n", 3), ("a\n3\n", 6)):
+        repository.commit(content, f"2024-01-0{number}T00:00:00+00:00")
+    assert [when.day for _, when in past("data.csv")] == [5, 5, 6]
+
+
+def test_a_folder_of_a_repository_is_no_state(repository, past):
+    repository.commit("a\n1\n", "2024-01-01T00:00:00+00:00", "states/data.csv")
+    with pytest.raises(CheckRefused, match="states is no file in the history of"):
+        past("states")
+
+
+def test_a_git_history_may_be_named_from_a_folder_inside_the_repository(repository, past):
+    repository.commit("a\n1\n", "2024-01-01T00:00:00+00:00", "states/data.csv")
+    assert past("data.csv", below="states") == [("a\n1\n", day("2024-01-01"))]

@@ -55,14 +55,19 @@ def _commits(repository: Path, path: str, scratch: Path) -> Iterator[GivenState]
     if not commits:
         raise CheckRefused(f"{path} has no commits in {repository}")
     suffix = "".join(Path(path).suffixes)
+    read_at = None
     for number, (commit, moment) in enumerate(commits, 1):
         try:
-            content = _git(repository, "show", f"{commit}:{path}")
+            content = _git(repository, "cat-file", "blob", f"{commit}:./{path}")
         except CheckRefused:
             continue  # the commit that deleted the file: it holds no state
         file = scratch / f"{number:06d}-{commit[:12]}{suffix}"
         file.write_bytes(content)
-        yield GivenState(file, datetime.fromisoformat(moment).astimezone(UTC))
+        committed = datetime.fromisoformat(moment).astimezone(UTC)
+        read_at = max(committed, read_at or committed)  # clocks of committers differ, and a rebase keeps old times
+        yield GivenState(file, read_at)
+    if read_at is None:
+        raise CheckRefused(f"{path} is no file in the history of {repository}: name one file")
 
 
 def _git(repository: Path, *arguments: str) -> bytes:
