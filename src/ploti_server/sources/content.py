@@ -178,6 +178,9 @@ def _refuse_foreign(head: bytes, *, is_wide: bool) -> None:
             raise StateUnreadable(f"this is {what}: {READ_HERE}")
     if is_wide or head.startswith(tuple(mark for mark, _ in _BOMS)):
         return
+    for place, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        if head[place::2].count(0) > len(head) * 0.4 and head[1 - place :: 2].count(0) == 0:
+            raise StateUnreadable(f"this reads like UTF-16 without its mark: declare `source.encoding`, as {name}")
     if head[0] < 9 or head.count(0) > max(8, len(head) // 20):
         raise StateUnreadable(f"this is not text: {READ_HERE}")
 
