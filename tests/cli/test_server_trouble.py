@@ -182,6 +182,19 @@ def test_files_that_were_not_copied_are_told_with_the_reason(run, tmp_path):
     assert out.splitlines()[1] == "ds_x: not copied: original: it cannot be read: No such file or directory"
 
 
+def test_the_work_of_one_round_is_one_document_and_tells_what_failed(applied, tmp_path):
+    assert applied("work", "--once")[:2] == (0, "no build is due\n")
+    assert json.loads(applied("work", "--once", "--json")[1]) == []
+    ports = build_ports(Settings.of(tmp_path / "home"))
+    take_state(ports, "ds_x", GivenState(tmp_path / "x.csv"))
+    code, out, _ = applied("work", "--once", "--json")
+    assert (code, [done["outcome"] for done in json.loads(out)]) == (0, ["released"])
+    (tmp_path / "x.csv").write_text("<html>", encoding="utf-8")
+    take_state(ports, "ds_x", GivenState(tmp_path / "x.csv"))
+    code, out, _ = applied("work", "--once", "--json")
+    assert (code, [done["outcome"] for done in json.loads(out)]) == (1, ["failed"])
+
+
 @contextmanager
 def little_room(size):
     """Let no file grow beyond a size, as on a disk that is full."""

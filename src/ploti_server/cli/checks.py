@@ -83,20 +83,31 @@ def work(
     ] = False,
     common: Common = COMMON,
 ) -> int:
-    """Do the due work until stopped."""
+    """Do the due work until stopped; exit code 1 where `--once` a build failed."""
     ports = ports_of(common)
     if once:
-        owner = worker.new_owner()
-        while (done := worker.work_one(ports, owner)) is not None:
-            tell_check(done, common)
-        deliver_due(ports, owner)
-        tell_operator(ports)
-        return 0
+        return _work_once(ports, common)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     worker.run(ports, stop)
     return 0
+
+
+def _work_once(ports: Ports, common: Common) -> int:
+    owner = worker.new_owner()
+    told = []
+    while (done := worker.work_one(ports, owner)) is not None:
+        told.append(told_check(done))
+        if not common.as_json:
+            say_check(done, None)
+    deliver_due(ports, owner)
+    tell_operator(ports)
+    if common.as_json:
+        show(common, told)
+    elif not told:
+        say("no build is due")
+    return 1 if any(one["outcome"] == "failed" for one in told) else 0
 
 
 def tell_check(done: Check, common: Common) -> int:
