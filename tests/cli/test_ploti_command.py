@@ -429,6 +429,23 @@ def test_ctrl_c_is_heard_while_the_command_is_loaded():
     assert (done.returncode, done.stderr) == (130, "Stopped.\n")
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "told"),
+    [(signal.SIGTERM, -signal.SIGTERM, ""), (signal.SIGHUP, -signal.SIGHUP, ""), (signal.SIGINT, 130, "Stopped.\n")],
+)
+def test_a_signal_ends_a_command_while_duckdb_carries_out_a_query(number, code, told):
+    """As the load of a large version: DuckDB makes an error of its own of what a signal raises."""
+    querying = (
+        "import os, sys, threading, time\nfrom ploti.cli import main\nfrom ploti.cli.command import app\n"
+        f"@app.command\ndef query():\n    threading.Timer(0.3, os.kill, (os.getpid(), {int(number)})).start()\n"
+        "    try:\n        time.sleep(30)\n    except BaseException:\n"
+        "        raise RuntimeError('Query interrupted') from None\n"
+        "sys.argv = ['ploti', 'query']\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", querying], capture_output=True, text=True, timeout=60)  # noqa: PLW1510
+    assert (done.returncode, done.stderr) == (code, told)
+
+
 def test_ctrl_c_stops_without_a_traceback(fake):
     fake.delay_next("/v1/topics", 20)
     assert stopped_at(fake, "topics", signal.SIGINT, "topics") == ("", "Stopped.\n", 130)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from types import FrameType
 from typing import Final, TextIO
 
 DONE: Final = 0
@@ -22,18 +23,36 @@ class _Terminated(BaseException):
         self.number = number
 
 
-def _terminated(number: int, _frame: object) -> None:
+_heard: list[BaseException] = []
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Unwind on ctrl-C."""
+    _heard.append(KeyboardInterrupt())
+    signal.default_int_handler(number, frame)
+
+
+def _terminated(number: int, _frame: FrameType | None) -> None:
     """Unwind once; a second signal ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
-    raise _Terminated(number)
+    _heard.append(_Terminated(number))
+    raise _heard[-1]
+
+
+def raise_heard() -> None:
+    """Raise again what a signal raised, where there was one: DuckDB makes an error of its own of it."""
+    if _heard:
+        raise _heard[-1]
 
 
 def _heed_signals() -> None:
-    """End in order when asked to, and where the terminal goes; `nohup` keeps the latter away."""
+    """End in order when asked to, and where the terminal goes; `nohup` and a shell's `&` keep signals away."""
     signal.signal(signal.SIGTERM, _terminated)
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
     if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
         signal.signal(hangup, _terminated)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
 
 
 def _speak() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 import ploti
-from ploti.cli import DONE, REFUSED, STOPPED, WRONG_USAGE
+from ploti.cli import DONE, REFUSED, STOPPED, WRONG_USAGE, raise_heard
 from ploti.cli.show import show_error
 
 app = App(
@@ -35,7 +35,7 @@ def run(tokens: Sequence[str]) -> int:
     """Carry out one command line and give its exit code: 0 done, 1 refused or failed, 2 wrong usage, 130 stopped."""
     as_json = "--json" in tokens
     try:
-        result = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+        result = _carry_out(tokens)
     except CycloptsError as problem:
         message = " ".join(str(problem).split()) + " See --help."
         show_error(f"Error: {message}", {"code": "wrong_usage", "message": message}, as_json)
@@ -54,3 +54,11 @@ def run(tokens: Sequence[str]) -> int:
         show_error("Stopped.", {"code": "stopped", "message": "Stopped."}, as_json)
         return STOPPED
     return result if isinstance(result, int) else DONE
+
+
+def _carry_out(tokens: Sequence[str]) -> object:
+    try:
+        return app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+    except Exception:
+        raise_heard()
+        raise
