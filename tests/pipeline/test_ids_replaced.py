@@ -193,6 +193,14 @@ def test_columns_that_make_no_ids_are_refused_before_anything_is_queued(tmp_path
         assert (records.checks.open_of(DATASET), records.checks.last_of(DATASET)) == ((), before)
 
 
+def test_a_column_that_is_named_twice_makes_ids_like_once(tmp_path):
+    publisher = Publisher(tmp_path, key=("k",))
+    publisher.outcome("k,v\n1,a\n2,b\n")
+    once = publisher.copy(tmp_path / "once")
+    assert publisher.replace_ids(key=("k", "K")) == once.replace_ids(key=("k",)) == [("released", 2)]
+    assert publisher.ids(2, "k") == once.ids(2, "k")
+
+
 def test_the_ledger_tells_what_became_of_any_old_id(tmp_path):
     publisher = Publisher(tmp_path, key=("k",))
     publisher.outcome("k,v\n1,a\n2,b\n3,c\n")

@@ -334,6 +334,11 @@ def test_a_header_without_rows(read):
     assert all(column.nullable for column in state.schema.columns)
 
 
+def test_a_key_that_spells_a_column_in_two_ways_has_it_once(read):
+    assert read("id,v\na,1\n", replace(DATASET, key=("id", "ID"))).schema.key_columns == ("id",)
+    assert read("id,ID\na,1\n", replace(DATASET, key=("id", "ID"))).schema.key_columns == ("id", "id_2")
+
+
 def test_a_key_is_dropped_while_a_column_of_it_is_absent(read):
     keyed = replace(DATASET, key=("Book", "Page"))
     assert read("Book,Page\n1,2\n3,\n", keyed).schema.key_columns == ("book", "page")

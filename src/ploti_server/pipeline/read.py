@@ -96,14 +96,14 @@ def _lay_out(raw: RawState, dataset: Dataset, previous: Schema | None, known: tu
     sources |= {column.name: None for column in _stay(raw, previous, sources)}
     declared = _declared(dataset, roles, names, shapes)
     key_columns = [roles.find(name) for name in dataset.key]
-    key = tuple(names[column.id] for column in key_columns if column is not None and column.id in names)
+    key = [names[column.id] for column in key_columns if column is not None and column.id in names]
     volatile = frozenset(names[c.id] for name in dataset.volatile if (c := roles.find(name)) and c.id in names)
     for name in dataset.documents:
         roles.find(name)
     return _Layout(
         sources=sources,
         known=known,
-        key=key if len(key) == len(dataset.key) else (),
+        key=tuple(dict.fromkeys(key)) if len(key) == len(dataset.key) else (),
         declared=declared,
         volatile=volatile,
         shapes=shapes,

@@ -87,7 +87,7 @@ def _identify_by(search: Search, wanted: tuple[str, ...]) -> None:
 
 
 def _delivered(schema: Schema, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Find columns by their delivered names or the source's spelling."""
+    """Find columns by their delivered names or the source's spelling, each once."""
     own = [column.name for column in schema.columns]
     columns = [SourceColumn(column.name, column.source_name, 0) for column in schema.columns]
     found: list[str] = []
@@ -96,4 +96,4 @@ def _delivered(schema: Schema, wanted: tuple[str, ...]) -> tuple[str, ...]:
         if name not in own and column is None:
             raise ReplacementRefused(f"there is no column {name}: the dataset has {', '.join(own)}")
         found.append(name if name in own or column is None else column.id)
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
