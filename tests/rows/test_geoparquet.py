@@ -368,6 +368,20 @@ def test_large_rows_are_cut_into_smaller_groups_by_their_content_alone(tmp_path)
     assert max(groups) * 1_000_000 <= geoparquet.GROUP_BYTES
 
 
+def test_wide_rows_are_cut_into_smaller_groups_too(tmp_path):
+    columns, count = 200, 25_000
+    wide = Schema(tuple(Column(f"n{at}", "integer", True, f"N{at}") for at in range(columns)))
+    numbers = pa.array(range(count), pa.int64())
+    table = rows(count, schema=wide, **{f"n{at}": numbers for at in range(columns)})
+    found = [write(tmp_path / str(size), table, batch_rows=size, geometry_type=None)[0] for size in (count, 777)]
+    assert found[0].sha256 == found[1].sha256
+    metadata = pq.read_metadata(found[0].local)
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    assert sum(group.num_rows for group in groups) == count
+    assert len(groups) == 2
+    assert max(group.num_rows for group in groups) * 8 * columns <= geoparquet.GROUP_BYTES
+
+
 def test_repeating_columns_have_a_dictionary_and_ids_shapes_and_boxes_none(tmp_path, many):
     (part,) = write(tmp_path, many)
     group = pq.read_metadata(part.local).row_group(0)

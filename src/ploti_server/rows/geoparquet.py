@@ -44,8 +44,11 @@ from ploti_server.rows.wkb_bounds import boxes_and_kinds
 BBOX: Final = "_ploti_bbox"
 """Last column of a file with shapes: each shape's box in float32, rounded outwards; null without a shape."""
 
-GROUP_BYTES: Final = 128_000_000
-"""Rows of one group hold so many bytes at most, so that large shapes fit into memory and into a part."""
+GROUP_BYTES: Final = 32_000_000
+"""Rows of one group hold so many bytes at most, so that whoever reads wide rows or large shapes needs little memory."""
+
+_PLAIN_BYTES: Final = 8
+"""What a value counts that is neither text nor bytes."""
 
 _ZSTD_LEVEL: Final = 3
 _SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
@@ -261,11 +264,12 @@ def _groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
 def _complete_rows(held: pa.Table) -> int:
     """Tell how many of the first rows make a whole group, 0 while more may come.
 
-    Depends on the rows alone: their number, and the lengths of texts and shapes where these are large.
+    Depends on the rows alone: their number, that of their columns, and the lengths of texts and shapes.
     """
     head = held.slice(0, ROW_GROUP_ROWS)
-    if head.nbytes > GROUP_BYTES:
-        lengths = np.zeros(head.num_rows, dtype=np.int64)
+    plain = _PLAIN_BYTES * head.num_columns
+    if head.nbytes + plain * head.num_rows > GROUP_BYTES:
+        lengths = np.full(head.num_rows, plain, dtype=np.int64)
         for column in head.columns:
             if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
                 lengths += np.asarray(_lengths(column))

@@ -51,6 +51,6 @@ def digest_of_parts(delivery: Delivery, volatile: Iterable[str]) -> Digest:
     types = {each["name"]: each["type"] for each in delivery.schema["columns"] if each["name"] not in left_out}
     if not delivery.snapshot:
         return Digest()
-    with reading() as reader:
+    with reading(delivery.snapshot) as reader:
         reader.execute(f"CREATE TEMP VIEW snapshot AS SELECT * FROM {parts_source(delivery.snapshot)}")
         return digest_of(reader, "snapshot", types)

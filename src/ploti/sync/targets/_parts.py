@@ -1,5 +1,6 @@
 """Parquet parts read by DuckDB, for targets of another kind: within little memory, files that are none refused."""
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,9 @@ import duckdb
 from ploti.contract.files import PREVIOUS_RECORD_ID, RECORD_ID
 from ploti.sync.target import Delivery, IdsReplaced, StepBlocked, StepRefused
 
-_MEMORY_LIMIT: Final = "128MB"
+_LEAST_MB: Final = 128
+_TIMES_A_GROUP: Final = 4
+"""What reading a row group takes, in times its bytes: its pages, their values, and what is made of these."""
 _PAIRS_AT_A_TIME: Final = 10_000
 PAIR: Final = f'"{PREVIOUS_RECORD_ID}", "{RECORD_ID}"'
 """Columns of an id map: an id, and the one that its record has after it."""
@@ -23,17 +26,38 @@ _ID_FORM: Final = re.compile(r"rec_[0-9A-Za-z]{1,90}")
 
 
 @contextmanager
-def reading(memory: str = _MEMORY_LIMIT, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a reader of Parquet files, which may spill into a folder; files that are none are refused."""
-    engine = _engine(memory, os.getpid()) if spill is None else _started(memory, spill)
-    with engine.cursor() as reader:
-        reader.execute("SET TimeZone = 'UTC'")
-        reader.execute("SET enable_geoparquet_conversion = false")
-        try:
+def reading(
+    paths: Iterable[Path] = (), *, least_mb: int = _LEAST_MB, spill: Path | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a reader with memory for these Parquet files, which may spill into a folder; ones that are none are refused.
+
+    Files are read a row group at a time, however many there are.
+    """
+    try:
+        memory = _memory(list(paths), least_mb)
+        engine = _engine(memory, os.getpid()) if spill is None else _started(memory, spill)
+        with engine.cursor() as reader:
+            reader.execute("SET TimeZone = 'UTC'")
+            reader.execute("SET enable_geoparquet_conversion = false")
             yield reader
-        except duckdb.Error as error:
-            _engine.cache_clear()
-            raise StepRefused(str(error).partition("\n")[0]) from error
+    except duckdb.Error as error:
+        _engine.cache_clear()
+        raise StepRefused(str(error).partition("\n")[0]) from error
+
+
+def _memory(paths: Sequence[Path], least_mb: int) -> str:
+    """Give the least memory doubled until the largest row group has room, so that few engines are started."""
+    needed = least_mb + _largest_group(paths) * _TIMES_A_GROUP // 1_000_000 if paths else least_mb
+    doublings = max(0, math.ceil(math.log2(needed / least_mb)))
+    return f"{least_mb << doublings}MB"
+
+
+def _largest_group(paths: Sequence[Path]) -> int:
+    """Give the bytes of the largest row group, before compression."""
+    files = ", ".join(literal(str(path)) for path in paths)
+    with _engine(f"{_LEAST_MB}MB", os.getpid()).cursor() as reader:
+        ((largest,),) = reader.execute(f"SELECT max(row_group_bytes) FROM parquet_metadata([{files}])").fetchall()
+    return largest or 0
 
 
 def _started(memory: str, spill: Path | None) -> duckdb.DuckDBPyConnection:
@@ -85,7 +109,7 @@ def lost_ids(kept: Iterable[object], delivery: Delivery) -> frozenset[str]:
     """
     assert delivery.ids_replaced is not None
     ids = [id_ for id_ in kept if isinstance(id_, str) and _ID_FORM.fullmatch(id_)]
-    with reading() as reader:
+    with reading(delivery.paths) as reader:
         reader.execute("CREATE TEMP TABLE kept AS SELECT unnest(?::VARCHAR[]) AS id", [ids])
         for parts in delivery.ids_replaced.maps:
             pairs = f"(SELECT {PAIR} FROM {parts_source(parts)}) AS map (previous, id)"

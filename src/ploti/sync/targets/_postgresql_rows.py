@@ -51,7 +51,7 @@ def staged(
     buckets: Collection[str] | None = None,
 ) -> Iterator[str]:
     """Bring parts into a staging table of their own, and drop it afterwards unless it was renamed."""
-    with reading() as reader:
+    with reading(paths) as reader:
         check_file_columns(reader, paths, (each.name for each in columns))
         make_table(session, name, columns, logged=logged)
         try:
@@ -173,7 +173,7 @@ def rewrite_ids(session: Session, replaced: IdsReplaced) -> None:
     """Rewrite the ids in the user's columns by each id map in turn; keys to records may be broken until the end."""
     columns = _users_columns(session, replaced)
     session.run("SET CONSTRAINTS ALL DEFERRED")
-    with reading() as reader:
+    with reading(path for parts in replaced.maps for path in parts) as reader:
         for pairs in id_pairs(reader, replaced):
             session.run("CREATE TEMP TABLE _ploti_map (previous text, id text) ON COMMIT DROP")
             with session.db.cursor().copy("COPY _ploti_map FROM STDIN") as copy:

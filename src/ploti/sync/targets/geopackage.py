@@ -194,7 +194,7 @@ class GeoPackageTarget(BooksInFile):
     def _step(self, delivery: Delivery) -> Iterator["_Step"]:
         """Open the file for a dataset's step, and look at its table."""
         check_columns(delivery.schema)
-        with self._opened() as db, reading() as reader:
+        with self._opened() as db, reading(delivery.paths) as reader:
             table = _BOOKS.names(db, self.table_name).of(delivery.dataset_id)
             shape, known = shape_of(db, table), _BOOKS.read_schema(db, delivery.dataset_id)
             check_place(shape, made=known is not None)

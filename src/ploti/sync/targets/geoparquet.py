@@ -47,7 +47,7 @@ from ploti.sync.targets._parts import parts_source, quoted, reading
 from ploti.sync.targets._paths import path_in
 from ploti.sync.targets._run_lock import run_lock
 
-_MEMORY: Final = "512MB"
+_LEAST_MB: Final = 512
 _OTHERWISE: Final = "put copies of them back, or move that folder away, so that the history begins anew"
 
 
@@ -180,7 +180,10 @@ class ParquetTarget:
         if table is None:
             raise StepRefused("no rows were loaded yet")
         spoilt = TableSpoilt(brought_back(damaged(dataset_id)))
-        with in_step(self.folder.of(dataset_id), spoilt), reading(_MEMORY, self.downloads) as reader:
+        with (
+            in_step(self.folder.of(dataset_id), spoilt),
+            reading(parts, least_mb=_LEAST_MB, spill=self.downloads) as reader,
+        ):
             stored = stored_types(table.schema)
             check_whole(dataset_id, types_of(reader, parts), stored)
             reader.execute(f"CREATE TEMP VIEW {quoted(dataset_id)} AS SELECT * FROM {parts_source(parts)}")
@@ -221,11 +224,12 @@ class ParquetTarget:
     def _making(
         self, delivery: Delivery, kept: Kept, unreadable: StepRefused | None
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path, int]]:
-        """Begin a state of a dataset's table, and read its files; raises `unreadable` for parts that are."""
+        """Begin a state of a dataset's table, and read files; raises `unreadable` for parts of the last one."""
         with in_step(self.folder.of(delivery.dataset_id), unreadable):
             making = self.folder.begin(delivery.dataset_id)
             self.reach("sync.opened")
-            with reading(_MEMORY, self.downloads) as reader:
+            here = [] if unreadable is None else self.folder.parts(delivery.dataset_id)
+            with reading((*delivery.paths, *here), least_mb=_LEAST_MB, spill=self.downloads) as reader:
                 yield reader, making, kept.turn + 1
 
     def _keep_history(self, reader: duckdb.DuckDBPyConnection, delivery: Delivery, making: Path, turn: int) -> None:

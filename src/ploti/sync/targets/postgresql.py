@@ -323,7 +323,7 @@ def _staged_changes(step: _Step) -> Iterator[Staged]:
     session, delivery = step.session, step.delivery
     changes = filling = None
     counts = (0, 0, 0)
-    with reading() as reader:
+    with reading(delivery.backfill) as reader:
         brought = backfill_columns(reader, delivery.backfill, step.columns)
     with ExitStack() as stack:
         if delivery.changes:
