@@ -86,7 +86,7 @@ def rehearse(run, tmp_path):
     told = run("check", "ds_x", "--dry-run", "--json")[1]
     assert (told["outcome"], told["openHold"], told["holds"][0]["rule"]) == ("released", 2, "row_drop")
     code, told = run("check", "ds_x", "--dry-run", "--json", "--state", str(tmp_path / "home"))
-    assert (code, "is no file" in told["error"]["message"]) == (1, True)
+    assert (code, "is a folder" in told["error"]["message"]) == (1, True)
     state.write_text("")
     assert run("check", "ds_x", "--dry-run", "--json")[0] == 1
     assert run("check", "ds_x", "--dry-run", "--history", str(tmp_path))[0] == 2
