@@ -21,7 +21,7 @@ from tests.sync.test_sync_duckdb_stories import DuckKit
 from tests.sync.test_sync_postgresql_stories import PostgresKit
 
 from ploti import Client
-from ploti.sync.loop import resync, sync
+from ploti.sync.loop import resync, sync, verify
 from ploti.sync.target import reach_nothing
 from ploti.sync.targets import open_target
 from ploti.sync.targets._folder_books import Folder
@@ -288,3 +288,17 @@ def test_a_publisher_that_went_on_from_a_backup_leaves_each_version_one_past(kit
     feed.update(A, put={record_id(2): permit(2, 3.0)})
     sync_feed(feed, kit)
     check_past(feed, kit, A, [2, 3, 4, 5])
+
+
+def test_a_table_of_a_thousand_columns_is_like_any_other(kit):
+    columns = {f"c{at}": ["string", "integer", "number", "boolean"][at % 4] for at in range(1000)}
+    feed = Feed()
+    feed.add(A, columns, {record_id(1): {"c0": "a", "c1": 3}, record_id(2): {"c998": 0.5}})
+    sync_feed(feed, kit)
+    feed.update(A, put={record_id(1): {"c0": "b"}, record_id(3): {"c999": True}})
+    sync_feed(feed, kit)
+    feed.reload(A, {record_id(1): {"c0": "b"}, record_id(3): {"c996": "z"}}, "previous_unavailable")
+    sync_feed(feed, kit)
+    check_past(feed, kit, A, [1, 2, 3])
+    with Client(**feed.api.client_options) as client:
+        assert [each.equal for each in verify(client, kit.open(reach_nothing))] == [True]

@@ -499,6 +499,12 @@ def test_a_row_that_a_session_keeps_locked_leaves_the_dataset_behind(url, files)
         target.apply(files.changes(2, [(1, {"name": "x"})], rows=3), held(2))
 
 
+def test_two_records_may_have_the_same_number_with_an_exponent_in_their_json(url, target, files):
+    rows = [(at, {"told": text}) for at, text in enumerate(["1e+16", "1e+16", '{"a":-0.0}', '{"a":-0.0}'])]
+    assert target.load(files.snapshot(1, rows, {"told": "json"}), held(1), None).rows == 4
+    assert query(url, "SELECT count(DISTINCT told::text) FROM ds_a") == [(2,)]
+
+
 # names
 
 

@@ -10,7 +10,7 @@ from ploti.contract.files import RECORD_ID
 from ploti.contract.values import ColumnType
 from ploti.sync.target import Delivery
 from ploti.sync.targets._duckdb_file import literal, quoted
-from ploti.sync.targets._parts import parts_source, reading
+from ploti.sync.targets._parts import joined, parts_source, reading
 
 _TEXT: Final[dict[ColumnType, str]] = {
     "string": "{}",
@@ -33,7 +33,7 @@ def digest_query(table: str, types: Mapping[str, ColumnType]) -> str:
     parts = [
         f"coalesce({literal(f'{name}:')} || length(c{at}) || ':' || c{at} || ';', '')" for at, name in enumerate(names)
     ]
-    row = " || ".join(["id || chr(10)", *parts])
+    row = joined(["id || chr(10)", *parts], " || ")
     texts_of = f"SELECT coalesce({quoted(RECORD_ID)}, '') AS id{made} FROM {quoted(table)}"
     hashes = f"SELECT substr(id, 5, 2) AS bucket, sha256({row}) AS hash FROM ({texts_of})"
     return f"SELECT bucket, count(*), {_WORDS} FROM ({hashes}) GROUP BY bucket"

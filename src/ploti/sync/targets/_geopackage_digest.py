@@ -12,7 +12,7 @@ from ploti.contract.files import RECORD_ID
 from ploti.contract.values import ColumnType
 from ploti.sync.targets._geopackage_shape import bucket_of_id
 from ploti.sync.targets._geopackage_shapes import wkb_of
-from ploti.sync.targets._parts import literal, quoted
+from ploti.sync.targets._parts import joined, literal, quoted
 from ploti.sync.targets._stored import Stored
 
 _MICROSECONDS: Final = "CAST(substr(rtrim(substr({0}, 21), 'Z') || '000000', 1, 6) AS INTEGER)"
@@ -50,7 +50,7 @@ def digest_of(db: sqlite3.Connection, table: str, columns: Iterable[Stored]) -> 
     db.create_function("ploti_hex", 1, _hex, deterministic=True)
     own = sorted(columns, key=lambda each: each.name.encode())
     texts = "".join(f", {_text(each.type, each.column)} AS c{at}" for at, each in enumerate(own))
-    row = " || ".join(_part(each.name, at) for at, each in enumerate(own)) or "''"
+    row = joined([_part(each.name, at) for at, each in enumerate(own)], " || ") or "''"
     digest = Digest()
     ids = f"{bucket_of_id()} AS bucket, {_text('string', RECORD_ID)} AS id"
     query = f"SELECT bucket, id, {row} FROM (SELECT {ids}{texts} FROM {quoted(table)} LIMIT -1)"

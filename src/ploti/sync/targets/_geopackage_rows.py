@@ -25,6 +25,7 @@ from ploti.sync.targets._parts import (
     check_file_columns,
     file_columns,
     id_pairs,
+    joined,
     literal,
     no_column,
     parts_source,
@@ -157,7 +158,7 @@ def merge(
     within = "" if buckets is None else f"{bucket_of_id()} IN ({', '.join(map(literal, buckets))}) AND "
     removed = run(db, f"DELETE FROM {name} WHERE {within}{_ID} NOT IN (SELECT {_ID} FROM {staging})")
     counted = [each for each in columns if each.name not in ENVELOPE and (compared is None or each.name in compared)]
-    differs = " OR ".join(f"t.{quoted(each.column)} IS NOT s.{quoted(each.column)}" for each in counted) or "0"
+    differs = joined([f"t.{quoted(each.column)} IS NOT s.{quoted(each.column)}" for each in counted], " OR ") or "0"
     changed = _change(db, name, columns, staging, differs)
     added = _add(db, name, columns, staging, "1")
     return Moved(count_rows(db, name), added, changed, removed)

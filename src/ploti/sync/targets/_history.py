@@ -12,7 +12,7 @@ from typing import Final
 from ploti.contract.files import ENVELOPE, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.sync.target import StepBlocked
-from ploti.sync.targets._parts import quoted
+from ploti.sync.targets._parts import joined, quoted
 
 FROM_VERSION: Final = "_ploti_valid_from_version"
 TO_VERSION: Final = "_ploti_valid_to_version"
@@ -75,12 +75,13 @@ class History:
         self.run(f"{ending} WHERE h.{quoted(TO_VERSION)} > {version}")
         ending = f"{ending}, {quoted(TO)} = {instant} WHERE {_OPEN}"
         self.run(f"{ending} AND h.{quoted(FROM_VERSION)} > {version}")
-        same = "".join(
-            f" AND {each.brought}{each.exact} {self.dialect.same} h.{quoted(each.column)}{each.exact}"
+        same = [f"t.{_ID} = h.{_ID}"]
+        same += [
+            f"{each.brought}{each.exact} {self.dialect.same} h.{quoted(each.column)}{each.exact}"
             for each in columns
             if each.counts
-        )
-        self.run(f"{ending} AND NOT EXISTS (SELECT 1 FROM {self.table} AS t WHERE t.{_ID} = h.{_ID}{same})")
+        ]
+        self.run(f"{ending} AND NOT EXISTS (SELECT 1 FROM {self.table} AS t WHERE {joined(same, ' AND ')})")
         names = ", ".join(quoted(each.column) for each in columns)
         brought = ", ".join(each.brought for each in columns)
         self.run(

@@ -14,6 +14,7 @@ import duckdb
 from ploti.contract.files import PREVIOUS_RECORD_ID, RECORD_ID
 from ploti.sync.target import Delivery, IdsReplaced, StepBlocked, StepRefused
 
+_CHAIN: Final = 100
 _LEAST_MB: Final = 128
 _TIMES_A_GROUP: Final = 4
 """What reading a row group takes, in times its bytes: its pages, their values, and what is made of these."""
@@ -23,6 +24,14 @@ PAIR: Final = f'"{PREVIOUS_RECORD_ID}", "{RECORD_ID}"'
 ID_LIKE: Final = "rec!_%"
 """What every record id is like, with `!` as escape."""
 _ID_FORM: Final = re.compile(r"rec_[0-9A-Za-z]{1,90}")
+
+
+def joined(terms: Sequence[str], sign: str) -> str:
+    """Join SQL terms by an operator that may be grouped anyhow, as a tree: no engine takes a chain of a thousand."""
+    if len(terms) <= _CHAIN:
+        return sign.join(terms)
+    middle = len(terms) // 2
+    return f"({joined(terms[:middle], sign)}){sign}({joined(terms[middle:], sign)})"
 
 
 @contextmanager

@@ -65,8 +65,8 @@ def _odd_texts(reader: duckdb.DuckDBPyConnection, columns: Sequence[Stored], pat
     names = [each.name for each in columns if each.type == "json"] if paths else []
     if not names:
         return False
-    each = " UNION ".join(f"SELECT {quoted(name)} AS text FROM {parts_source(paths)}" for name in names)
-    found = reader.execute(f"SELECT text FROM ({each}) WHERE regexp_matches(text, {literal(ODD)})").fetchall()
+    each = " UNION ALL ".join(f"SELECT {quoted(name)} AS text FROM {parts_source(paths)}" for name in names)
+    found = reader.execute(f"SELECT DISTINCT text FROM ({each}) WHERE regexp_matches(text, {literal(ODD)})").fetchall()
     reader.execute("CREATE OR REPLACE TEMP TABLE odd (_ploti_text VARCHAR, _ploti_stored VARCHAR)")
     if found:
         reader.executemany("INSERT INTO odd VALUES (?, ?)", [[text, stored_json(text)] for (text,) in found])
