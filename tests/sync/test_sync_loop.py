@@ -7,7 +7,7 @@ import pytest
 
 from ploti import Client, Retries
 from ploti.contract.events import event_id, event_number
-from ploti.errors import BadAnswer, NoAnswer, NotAllowed, RetryLater
+from ploti.errors import BadAnswer, NoAnswer, NotAllowed, NotFound, RetryLater
 from ploti.sync.download import Downloads
 from ploti.sync.loop import resync, sync, verify
 from ploti.sync.target import Progress, SyncError
@@ -42,6 +42,14 @@ def client(feed):
 
 def states(target):
     return {name: (held.version, held.state) for name, held in target.state().datasets.items()}
+
+
+def test_a_subscription_that_the_api_does_not_know_leaves_a_new_target_free_for_another(target, client, path):
+    with pytest.raises(NotFound):
+        sync(client, "sub_none", target)
+    assert not path.exists()
+    assert target.state().subscription_id is None
+    assert not sync(client, SUBSCRIPTION, target).behind
 
 
 def api_paths(feed):

@@ -119,9 +119,7 @@ def sync(
             client, subscription_id, target, fetching, on_major, dict(state.datasets), datasets, rewritten, workers,
             choices=choices, lost=dict(state.lost), last_event=_seen(state),
         )  # fmt: skip
-        if state.cursor is None:
-            target.record(subscription_id, None, ())
-        cursor = _follow(run, state.cursor or _from_manifest(run))
+        cursor = _follow(run, state.cursor or _first_load(run))
         _refresh_infos(run, cursor)
         if unknown := sorted({*datasets, *choices} - run.held.keys()):
             raise SyncError(f"The subscription has no dataset {unknown[0]}: `ploti sync status` lists those it has.")
@@ -192,9 +190,15 @@ def _retry(run: Run, cursor: str) -> None:
 # the manifest
 
 
-def _from_manifest(run: Run) -> str:
-    """Load what a subscription manifest lists, then store its cursor; gives the cursor."""
+def _first_load(run: Run) -> str:
+    """Load what is listed into a target that follows the subscription from when the API knows it; gives the cursor."""
     manifest = _read_manifest(run)
+    run.target.record(run.subscription_id, None, ())
+    return _load_listed(run, manifest)
+
+
+def _load_listed(run: Run, manifest: SubscriptionManifest) -> str:
+    """Load what a subscription manifest lists, then store its cursor; gives the cursor."""
     run.last_event = None
     run.downloads.reach("sync.manifest_read")
     cursor = _event_number(manifest["eventCursor"])
@@ -321,7 +325,7 @@ def _follow(run: Run, cursor: str) -> str:
                 raise
             if isinstance(trouble, _LogSetBack):
                 _forget(run)
-            cursor = _from_manifest(run)
+            cursor = _load_listed(run, _read_manifest(run))
             continue
         run.downloads.reach("sync.events_read")
         if not retried:
