@@ -259,6 +259,50 @@ def test_changes_as_csv_and_json_say_how_many_rows_and_since_when(fake, capsys):
     assert json.loads(capsys.readouterr().out)["since"].endswith("Z")
 
 
+SHAPE = {
+    **SCHEMA,
+    "schemaVersion": "2.0",
+    "firstVersion": 3,
+    "keyColumns": ["id", "year"],
+    "changeFromPrevious": {
+        "kind": "breaking",
+        "previousSchemaVersion": "1.0",
+        "added": [{"name": "year", "type": "integer", "nullable": True}],
+        "removed": ["old"],
+        "retyped": [{"name": "units", "from": "integer", "to": "string"}],
+        "nullabilityChanged": [{"name": "zone", "from": False, "to": True}],
+        "keyColumnsChanged": True,
+    },
+}
+
+
+def test_changes_tell_the_version_that_each_dataset_has_now_and_what_its_schema_changed(fake, capsys):
+    """Also where a later version changed no row."""
+    fake.publish(PERMITS, files={SNAPSHOT: snapshot("P-1", "P-2")}, schema=SHAPE, reason="schema_changed", row_count=2)
+    fake.publish(PERMITS, files={SNAPSHOT: snapshot("P-1", "P-2"), CHANGES: changes_part(SCHEMA, [])}, row_count=2)
+    told = "schema 2.0 after 1.0: year added, old removed, units from integer to string, zone may be empty, key id year"
+    assert ploti(f"changes {SUB} --since 1d") == 0
+    shown = words(capsys.readouterr().out)
+    assert shown[1] == [PERMITS, "Building permits", "4", "2.0", "1", "0", "0", "first version"]
+    assert [line[2:] for line in shown if "schema changed" in line] == [["schema changed", "-", told]]
+    assert ploti(f"changes {SUB} --since 1d --json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    (dataset,) = answer["datasets"]
+    assert (dataset["version"], dataset["schemaVersion"], dataset["schemaChanges"]) == (4, "2.0", 1)
+    (change,) = [each for each in answer["changes"] if each["change"] == "schema_changed"]
+    assert (change["version"], change["schemaVersion"]) == (3, "2.0")
+    assert change["schemaChange"] == SHAPE["changeFromPrevious"]
+    assert ploti(f"changes {SUB} --since 1d --csv") == 0
+    (line,) = [
+        each for each in csv.DictReader(io.StringIO(capsys.readouterr().out)) if each["change"] == "schema_changed"
+    ]
+    assert (line["version"], line["schema_version"], json.loads(line["schema_change"])) == (
+        "3",
+        "2.0",
+        SHAPE["changeFromPrevious"],
+    )
+
+
 def test_nothing_that_changed_is_told(fake, capsys):
     assert ploti(f"changes {SUB} --since 2099-01-01") == 0
     assert capsys.readouterr().out == "Nothing changed.\n"

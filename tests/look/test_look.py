@@ -525,6 +525,31 @@ def test_a_removed_record_is_named_by_its_id_where_the_version_before_is_not_rea
     assert not [request for request in clocked.api.requests if "/snapshot/" in request.path]
 
 
+def test_changes_of_columns_are_told_also_where_no_row_changed(clocked):
+    """Page 001: a MAJOR version that drops a column has no changes to apply, and leaves its trace here."""
+    clocked.add(A, COLUMNS, rows(1))
+    clocked.add(B, {"zone": "string"}, {record_id(1): {"zone": "R-1"}})
+    clocked.pass_days(1)
+    clocked.update(A, columns=COLUMNS | {"late": "string"}, put=rows(2))
+    less = {name: kind for name, kind in COLUMNS.items() if name != "seen"}
+    shown = {
+        id_: {name: value for name, value in values.items() if name != "seen"} for id_, values in rows(1, 2).items()
+    }
+    clocked.reload(A, shown, "schema_changed", columns=less)
+    clocked.pass_days(1)
+    clocked.update(A, put=dict(list(shown.items())[:1]))
+    told = [(A, 2, "schema_changed"), (A, 2, "added"), (A, 3, "schema_changed")]
+    assert [each[:3] for each in changed(clocked, 2)][:3] == told
+    assert [each[:3] for each in changed(clocked, 1)][2:5] == told
+    assert "schema_changed" not in [each[2] for each in changed(clocked, 3)]
+    since = datetime(2026, 10, 2, tzinfo=UTC)
+    with ploti.Client(**clocked.api.client_options) as client, changes_since(client, SUBSCRIPTION, since) as changes:
+        dropped = [each.schema for each in changes if each.schema is not None][-1]
+        newest = [(dataset["id"], version["version"], version["schemaVersion"]) for dataset, version in changes.newest]
+    assert (dropped["schemaVersion"], dropped["changeFromPrevious"]["removed"]) == ("2.0", ["seen", "late"])
+    assert newest == [(A, 4, "2.0")]
+
+
 NOW = datetime(2026, 10, 18, 12, tzinfo=UTC)
 
 

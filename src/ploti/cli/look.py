@@ -29,6 +29,7 @@ from ploti.cli.show import (
     wire_time,
 )
 from ploti.contract.files import ENVELOPE, RECORD_ID
+from ploti.contract.resources import Dataset, Schema, Version
 from ploti.errors import FixRequest
 from ploti.look.changed import Changed, changes_since, key_values, since_when
 from ploti.look.diff import Columns, Compared, Difference, Pair, diff
@@ -267,7 +268,7 @@ def show_changes(
             if out.csv:
                 show_csv(_CHANGE_COLUMNS, map(_change_row, islice(changes, limit)), out.raw)
                 return
-            summed = _Summed()
+            summed = _Summed(changes.newest)
             most = limit if limit is not None or out.json else SHOWN
             kept = [each for at, each in enumerate(map(summed.taken, changes)) if most is None or at < most]
         progress.ended()
@@ -293,12 +294,14 @@ _CHANGE_COLUMNS: Final = (
     "changed_columns",
     "rows",
     "record",
+    "schema_version",
+    "schema_change",
 )
 
 
 _CHANGE_MEMBERS: Final = (
     "datasetId", "title", "placeId", "topic", "version", "publishedAt", "change", "recordId", "previousRecordId",
-    "changedColumns", "rows", "record",
+    "changedColumns", "rows", "record", "schemaVersion", "schemaChange",
 )  # fmt: skip
 """The same as members of what is printed as JSON."""
 
@@ -317,6 +320,8 @@ def _change_wire(each: Changed) -> dict[str, Any]:
         "changedColumns": list(each.columns),
         "record": each.record,
         "rows": each.rows,
+        "schemaVersion": each.version["schemaVersion"],
+        "schemaChange": each.schema["changeFromPrevious"] if each.schema is not None else None,
     }
 
 
@@ -326,35 +331,39 @@ def _change_row(each: Changed) -> tuple[object, ...]:
 
 
 class _Summed:
-    """Counts changes by dataset as they pass."""
+    """Counts changes by dataset as they pass; a dataset whose newest version changed nothing here counts none."""
 
-    def __init__(self) -> None:
+    def __init__(self, newest: Iterable[tuple[Dataset, Version]]) -> None:
         self.total = 0
-        self._by_dataset: dict[str, dict[str, Any]] = {}
-
-    def taken(self, each: Changed) -> Changed:
-        """Count one and pass it on."""
-        of = self._by_dataset.setdefault(
-            each.dataset["id"],
-            {
-                "datasetId": each.dataset["id"],
-                "title": each.dataset["title"],
-                "version": 0,
+        self._by_dataset: dict[str, dict[str, Any]] = {
+            dataset["id"]: {
+                "datasetId": dataset["id"],
+                "title": dataset["title"],
+                "version": version["version"],
+                "schemaVersion": version["schemaVersion"],
                 "added": 0,
                 "changed": 0,
                 "removed": 0,
                 "first": False,
                 "reloaded": False,
                 "idsReplaced": 0,
-            },
-        )
-        of["version"] = each.version["version"]
-        if each.change == "ids_replaced":
-            of["idsReplaced"] += each.rows
-        elif each.change in {"first", "reloaded"}:
-            of[each.change] = True
-        else:
-            of[each.change] += 1
+                "schemaChanges": 0,
+            }
+            for dataset, version in newest
+        }
+
+    def taken(self, each: Changed) -> Changed:
+        """Count one and pass it on."""
+        of = self._by_dataset[each.dataset["id"]]
+        match each.change:
+            case "ids_replaced":
+                of["idsReplaced"] += each.rows
+            case "schema_changed":
+                of["schemaChanges"] += 1
+            case "first" | "reloaded":
+                of[each.change] = True
+            case _:
+                of[each.change] += 1
         self.total += 1
         return each
 
@@ -364,36 +373,52 @@ class _Summed:
 
 
 def _show_changes(summed: _Summed, kept: list[Changed]) -> None:
-    if not summed.total:
+    datasets = summed.wire()
+    if not datasets:
         print("Nothing changed.")
         return
-    names = ("added", "changed", "removed")
+    names = ("schemaVersion", "added", "changed", "removed")
     rows = [
         (each["datasetId"], each["title"], str(each["version"]), *(each[name] for name in names), _whole(each))
-        for each in summed.wire()
+        for each in datasets
     ]
-    show_table(("DATASET", "TITLE", "VERSION", "ADDED", "CHANGED", "REMOVED", "LOADED"), rows)
+    show_table(("DATASET", "TITLE", "VERSION", "SCHEMA", "ADDED", "CHANGED", "REMOVED", "LOADED"), rows)
     if kept:
         print()
         show_table(("RELEASED", "DATASET", "CHANGE", "RECORD", "WHAT"), map(_shown_change, kept))
     _show_rest(summed.total, len(kept))
 
 
-def _whole(summed: dict[str, Any]) -> str | None:
+def _whole(summed: dict[str, Any]) -> list[str]:
     """Tell of versions that came whole."""
-    return (
-        " ".join(name for name, there in (("first", summed["first"]), ("again", summed["reloaded"])) if there) or None
-    )
+    told = (("first version", summed["first"]), ("whole again", summed["reloaded"]))
+    return [words for words, there in told if there]
 
 
 def _shown_change(each: Changed) -> tuple[object, ...]:
     what: object = list(each.columns)
-    if each.rows is not None:
+    if each.schema is not None:
+        what = _schema_told(each.schema)
+    elif each.rows is not None:
         what = counted(each.rows, "row")
     elif each.record is not None and each.change != "changed":
         what = _whole_record(each.record, each.dataset["keyColumns"])
     released, change = moment(each.version["publishedAt"]), each.change.replace("_", " ")
     return released, each.dataset["id"], change, _short(each.label), what
+
+
+def _schema_told(schema: Schema) -> str:
+    """Tell what a version changed in the schema."""
+    change = schema["changeFromPrevious"]
+    if change is None:
+        return f"schema {schema['schemaVersion']}"
+    told = [f"{column['name']} added" for column in change["added"]]
+    told += [f"{name} removed" for name in change["removed"]]
+    told += [f"{column['name']} from {column['from']} to {column['to']}" for column in change["retyped"]]
+    told += [f"{column['name']} may be empty" for column in change["nullabilityChanged"] if column["to"]]
+    if change["keyColumnsChanged"]:
+        told.append(f"key {' '.join(schema['keyColumns'])}" if schema["keyColumns"] else "no key")
+    return f"schema {schema['schemaVersion']} after {change['previousSchemaVersion']}: {', '.join(told)}"
 
 
 def _show_rest(total: int, shown: int) -> None:

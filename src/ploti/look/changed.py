@@ -1,17 +1,18 @@
 """What changed since a moment in all datasets of a subscription, from the envelope columns alone (page 001)."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final, Literal
 
 from ploti._client import Client
 from ploti._download import ignore_bytes
 from ploti.contract.files import CHANGE, CHANGED_COLUMNS, RECORD_ID, RESERVED_PREFIX, VERSION
-from ploti.contract.resources import Dataset, Version
+from ploti.contract.resources import Dataset, Schema, Version
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.errors import FixRequest, Reload
 from ploti.look.diff import Diff
@@ -26,15 +27,16 @@ _TYPES: Final[dict[str, ColumnType]] = {
 _ID: Final = quoted(RECORD_ID)
 _LAST: Final = f"FROM before QUALIFY row_number() OVER (PARTITION BY {_ID} ORDER BY {quoted(VERSION)} DESC) = 1"
 
-Kind = Literal["added", "changed", "removed", "first", "reloaded", "ids_replaced"]
+Kind = Literal["added", "changed", "removed", "first", "reloaded", "ids_replaced", "schema_changed"]
 
 
 @dataclass(frozen=True)
 class Changed:
-    """One record that a version changed, or what it did to many: `first`, `reloaded` and `ids_replaced`.
+    """One record that a version changed, or what it did to many: `first`, `reloaded`, `ids_replaced`, `schema_changed`.
 
     `record` has the values as of the version, those that it had last for a removed one, None where these cannot be
-    had; `rows` counts what `first` and `reloaded` hold, and the records that go on under another id.
+    had; `rows` counts what `first` and `reloaded` hold, and the records that go on under another id. `schema` is the
+    one that a version began.
     """
 
     dataset: Dataset
@@ -45,11 +47,38 @@ class Changed:
     columns: Sequence[str] = ()
     record: Record | None = None
     rows: int | None = None
+    schema: Schema | None = None
 
     @property
     def label(self) -> str | None:
         """Name the record for people: its key's values, else its id."""
         return key_values(self.record or {}, self.dataset["keyColumns"]) or self.record_id
+
+
+@dataclass(frozen=True)
+class Released:
+    """A version that was released since, with its schema where it began one."""
+
+    dataset: Dataset
+    version: Version
+    began: Schema | None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What changed since a moment, to be gone over once; `released` are the versions, the first released first."""
+
+    look: Look
+    released: Sequence[Released]
+    last: bool
+
+    def __iter__(self) -> Iterator[Changed]:
+        return _changes(self.look, self.released, self.last)
+
+    @property
+    def newest(self) -> Iterable[tuple[Dataset, Version]]:
+        """Give each dataset that has a new version, with the version that it is at now."""
+        return {each.dataset["id"]: (each.dataset, each.version) for each in self.released}.values()
 
 
 def key_values(record: Record, keys: Sequence[str]) -> str:
@@ -67,7 +96,7 @@ def changes_since(
     topic: str | None = None,
     last: bool = True,
     progress: Callable[[int], object] = ignore_bytes,
-) -> Iterator[Iterator[Changed]]:
+) -> Iterator[Changes]:
     """Open the changes of all versions released since a moment, in the order of their release.
 
     A version that is to be reloaded is compared with the one before it while that is kept. Changes files have only the
@@ -75,7 +104,7 @@ def changes_since(
     some.
     """
     with looking(client, progress) as look:
-        yield _changes(look, _released(client, subscription, since, place, topic), last)
+        yield Changes(look, _released(client, subscription, since, place, topic), last)
 
 
 def since_when(text: str, now: datetime) -> datetime:
@@ -92,21 +121,33 @@ def since_when(text: str, now: datetime) -> datetime:
 
 def _released(
     client: Client, subscription: str, since: datetime, place: str | None, topic: str | None
-) -> list[tuple[Dataset, Version]]:
+) -> list[Released]:
     """List the versions released since, the first released first."""
-    found: list[tuple[Dataset, Version]] = []
     datasets = client.feeds.datasets.iter(subscription=subscription, updated_since=since, place=place, topic=topic)
-    for dataset in datasets:
-        for version in client.feeds.datasets.versions.iter(dataset["id"], order="desc"):
-            if datetime.fromisoformat(version["publishedAt"]) < since:
-                break
-            found.append((dataset, version))
-    return sorted(found, key=lambda each: (each[1]["publishedAt"], each[0]["id"], each[1]["version"]))
+    found = [each for dataset in datasets for each in _versions(client, dataset, since)]
+    return sorted(found, key=lambda each: (each.version["publishedAt"], each.dataset["id"], each.version["version"]))
 
 
-def _changes(look: Look, released: Sequence[tuple[Dataset, Version]], last: bool) -> Iterator[Changed]:
+def _versions(client: Client, dataset: Dataset, since: datetime) -> Iterator[Released]:
+    """Give a dataset's versions released since; its schemas are read only where one of these began one."""
+    schemas: dict[str, Schema] = {}
+    newest_first = client.feeds.datasets.versions.iter(dataset["id"], order="desc")
+    for version, before in pairwise(chain(newest_first, (None,))):
+        if version is None or datetime.fromisoformat(version["publishedAt"]) < since:
+            return
+        began = before is not None and version["schemaVersion"] != before["schemaVersion"]
+        if began and not schemas:
+            listed = client.feeds.datasets.schemas(dataset["id"])["schemas"]
+            schemas = {schema["schemaVersion"]: schema for schema in listed}
+        yield Released(dataset, version, schemas.get(version["schemaVersion"]) if began else None)
+
+
+def _changes(look: Look, released: Sequence[Released], last: bool) -> Iterator[Changed]:
     before: dict[str, _Before] = {}
-    for dataset, version in released:
+    for each in released:
+        dataset, version = each.dataset, each.version
+        if each.began is not None and each.began["changeFromPrevious"] is not None:
+            yield Changed(dataset, version, "schema_changed", schema=each.began)
         if version["previousVersion"] is None:
             yield Changed(dataset, version, "first", rows=version["rowCount"])
         elif version["resyncRequired"]:
