@@ -162,6 +162,18 @@ def test_a_dataset_that_was_not_chosen_meanwhile_follows_the_new_log_once_it_is(
     assert numbers(connect, B) == [1, 2, 3, 60]
 
 
+def test_a_dataset_that_was_not_chosen_and_that_the_backup_has_not_is_left(place):
+    address, connect = place
+    feed = backup()
+    feed.add("ds_new", PERMITS, permits(7))
+    choose(feed, address)
+    choose(feed, address, A)
+    choose(restored(0), address)
+    held = open_target(address).state().datasets["ds_new"]
+    assert (held.state, held.reason) == ("left", "not in the subscription any more")
+    assert numbers(connect, "ds_new") == [7]
+
+
 def choose(feed, address, *datasets):
     with client_of(feed) as client:
         return sync(client, SUBSCRIPTION, open_target(address), datasets=datasets)

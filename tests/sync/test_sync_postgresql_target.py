@@ -495,6 +495,9 @@ def test_a_row_that_a_session_keeps_locked_leaves_the_dataset_behind(url, files)
         target._held.run("SET lock_timeout = '100ms'")
         with pytest.raises(StepRefused, match=r"session \d+ of postgres \(a form\) keeps ds_a in use"):
             target.apply(files.changes(2, [(1, {"name": "x"})], rows=3), held(2))
+        writer.execute("LOCK TABLE ds_a")
+        with pytest.raises(StepRefused, match=r"session \d+ of postgres \(a form\) keeps ds_a in use"):
+            target.digest(D, ())
         writer.rollback()
         target.apply(files.changes(2, [(1, {"name": "x"})], rows=3), held(2))
 

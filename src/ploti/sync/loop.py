@@ -217,7 +217,7 @@ def _load_listed(run: Run, manifest: SubscriptionManifest) -> str:
             _unavailable(run, run.of(missing["datasetId"]), missing["reason"], cursor)
     named = {each["datasetId"] for each in [*manifest["datasets"], *manifest["unavailable"]]}
     for held in list(run.held.values()):
-        if held.dataset_id not in named and held.state != "left":
+        if held.dataset_id not in named and (held.state != "left" or held.reason == NOT_CHOSEN):
             run.tell(after(held, Leave(held.dataset_id, "not in the subscription any more", cursor)))
     _store(run, manifest["eventCursor"])
     return manifest["eventCursor"]

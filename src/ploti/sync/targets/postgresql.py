@@ -218,7 +218,8 @@ class PostgresTarget:
             check_place(shape, made=True)
             columns = columns_of(session, schema, shape)
             check_whole(table, None if shape is None else shape.columns, {each.column: each.sql for each in columns})
-            return digest_of(session, table, [each for each in columns if each.name in own])
+            with session.patient(table):
+                return digest_of(session, table, [each for each in columns if each.name in own])
 
     def snapshot_digest(self, delivery: Delivery, volatile: Iterable[str]) -> Digest:
         """Compute the digest of a snapshot's own columns without volatile ones."""
