@@ -65,12 +65,25 @@ def outcome(check):
     return check.outcome, check.version
 
 
-def test_they_are_the_files_held_as_of_the_version(story):
-    assert outcome(story.first) == ("released", 1)
-    assert list(listed(story, 1)) == ["source:ordinance", name(PLAN)]
-    assert list(listed(story, 2)) == ["original", "source:ordinance", name(PLAN)]
-    held = [listed(story, number)["source:ordinance"] for number in (1, 2)]
-    assert [content(story, one) for one in held] == [ORDINANCE, NEWER]
+def named(tmp_path):
+    """A publisher with documents that rows name: `a.pdf` and `b.pdf` have the same bytes, `c.pdf` has others."""
+    source = SourceSpec("file", str(tmp_path / "permits.csv"))
+    for file, content in (("a.pdf", PLAN), ("b.pdf", PLAN), ("c.pdf", REVISED)):
+        (tmp_path / file).write_bytes(content)
+    return Publisher(tmp_path, source=source, key=("k",), documents=("pdf",))
+
+
+def test_they_are_the_files_held_as_of_the_version(tmp_path):
+    """One stays, one goes, one comes, and what goes is still held as of the version that had it."""
+    publisher = named(tmp_path)
+    ordinance = tmp_path / "ordinance.pdf"
+    ordinance.write_bytes(ORDINANCE)
+    publisher.check(rows("a.pdf", "c.pdf"))
+    publisher.define(attachments=(Attachment("source:ordinance", str(ordinance)),))
+    publisher.check(rows("a.pdf"))
+    assert set(listed(publisher, 1)) == {name(PLAN), name(REVISED)}
+    assert set(listed(publisher, 2)) == {"source:ordinance", name(PLAN)}
+    assert set(told_attachments(publisher, 2)) == {"source:ordinance", name(PLAN)}
 
 
 def content(story, one):
@@ -92,9 +105,14 @@ def test_a_rows_cell_holds_the_name_of_its_document(story):
     assert cells(story, 1) == [name(PLAN), name(PLAN), None, "none.pdf"]
 
 
-def test_rows_naming_one_document_share_one_attachment(story):
-    assert cells(story, 1).count(name(PLAN)) == 2
-    assert [file for file in told_attachments(story, 1) if file.startswith("document:")] == [name(PLAN)]
+def test_rows_naming_one_document_share_one_attachment(tmp_path):
+    """Also where they name it by two addresses."""
+    publisher = named(tmp_path)
+    publisher.check(rows("a.pdf", "c.pdf", "b.pdf", "a.pdf"))
+    assert cells(publisher, 1) == [name(PLAN), name(REVISED), name(PLAN), name(PLAN)]
+    files = sorted([name(PLAN), name(REVISED)])
+    assert [one.file for one in attachments_of(publisher.ports.files, publisher.version(1)).listed] == files
+    assert [one["file"] for one in manifest(publisher, 1)["attachments"]] == files
 
 
 def test_a_copy_is_checked_against_a_checksum_known_beforehand(story):
@@ -112,10 +130,13 @@ def test_the_same_file_has_the_same_sha256_in_several_versions(story):
     assert {listed(story, number)[name(PLAN)].sha256 for number in (1, 2, 3, 5)} == {hashlib.sha256(PLAN).hexdigest()}
 
 
+def manifest(story, number):
+    return json.loads(b"".join(story.ports.files.read(f"{story.version(number).folder}/manifest.json")))
+
+
 def told_attachments(story, number):
     """Give the attachments of a version's manifest by name."""
-    manifest = json.loads(b"".join(story.ports.files.read(f"{story.version(number).folder}/manifest.json")))
-    return {one["file"]: one for one in manifest["attachments"]}
+    return {one["file"]: one for one in manifest(story, number)["attachments"]}
 
 
 def test_the_manifest_lists_them_without_a_path(story):
@@ -127,12 +148,16 @@ def test_the_manifest_lists_them_without_a_path(story):
     assert list(told) == list(listed(story, 1))
 
 
-def test_an_attachment_that_changed_is_a_version_with_zero_counts(story):
+def test_an_attachment_that_changed_or_came_is_a_version_with_zero_counts(story):
+    assert list(listed(story, 1)) == ["source:ordinance", name(PLAN)]
+    assert list(listed(story, 2)) == ["original", "source:ordinance", name(PLAN)]
     assert [outcome(story.same), outcome(story.newer)] == [("unchanged", 1), ("released", 2)]
     version = story.version(2)
     assert (version.counts.added, version.counts.changed, version.counts.removed) == (0, 0, 0)
     assert version.resync_reason is None
-    assert listed(story, 2)["source:ordinance"].sha256 == hashlib.sha256(NEWER).hexdigest()
+    held = [listed(story, number)["source:ordinance"] for number in (1, 2)]
+    assert [content(story, one) for one in held] == [ORDINANCE, NEWER]
+    assert held[1].sha256 == hashlib.sha256(NEWER).hexdigest()
 
 
 def test_a_document_that_changed_changes_its_row(story):
