@@ -12,9 +12,9 @@ from tests.sync.test_sync_duckdb_stories import DuckKit
 from tests.sync.test_sync_postgresql_stories import PostgresKit
 
 from ploti import Client
-from ploti.sync.loop import repair, verify
+from ploti.sync.loop import repair, resync, sync, verify
 from ploti.sync.target import reach_nothing
-from ploti.testing.feed import Feed, record_id
+from ploti.testing.feed import SUBSCRIPTION, Feed, record_id
 from ploti.testing.stories import PERMITS, A, permit, permits
 from ploti.testing.targets import check_rows, sync_feed
 
@@ -166,3 +166,148 @@ def test_a_view_of_the_users_that_is_called_like_the_one_for_shapes_stays(tmp_pa
     assert held.held.reason == f"a view {A}_geo that sync did not make is there already: rename or drop it"
     kit.execute(f"DROP VIEW {A}_geo")
     assert not sync_feed(feed, kit).behind
+
+
+# what is built on columns that go or change their type
+
+GONE = "(no column value)"
+GOES = [
+    ("an index", "CREATE INDEX mine ON {0} (value)", "index mine", "DROP INDEX mine"),
+    ("one on two columns", "CREATE UNIQUE INDEX mine ON {0} (number, value)", "index mine", "DROP INDEX mine"),
+    ("one by an expression", "CREATE INDEX mine ON {0} ((abs(value)))", "index mine", "DROP INDEX mine"),
+    ("a view", "CREATE VIEW mine AS SELECT value FROM {0}", "view mine", "DROP VIEW mine"),
+    ("one in quotes", 'CREATE INDEX "my own" ON {0} ("value")', 'index "my own"', 'DROP INDEX "my own"'),
+]
+PARTIAL = [("a partial one", "CREATE INDEX mine ON {0} (number) WHERE value > 1", "index mine", "DROP INDEX mine")]
+OF_SQLITE = [
+    ("a view in quotes", 'CREATE VIEW mine AS SELECT "value" FROM {0}', "view mine", "DROP VIEW mine"),
+    ("a trigger", "CREATE TRIGGER mine AFTER UPDATE OF value ON {0} BEGIN SELECT 1; END", "trigger mine",
+     "DROP TRIGGER mine"),
+    ("a reference", "CREATE TABLE mine (v REFERENCES {0} (value))", "table mine", "DROP TABLE mine"),
+]  # fmt: skip
+NAMED = "ALTER TABLE {0} DROP CONSTRAINT mine"
+OF_POSTGRESQL = [
+    ("a constraint", "ALTER TABLE {0} ADD CONSTRAINT mine UNIQUE (number, value)", "constraint mine", NAMED),
+    ("a check", "ALTER TABLE {0} ADD CONSTRAINT mine CHECK (value < 99 OR units > 0)", "constraint mine", NAMED),
+    ("an index that includes", "CREATE INDEX mine ON {0} (number) INCLUDE (value)", "index mine", "DROP INDEX mine"),
+    ("statistics", "CREATE STATISTICS mine ON units, value FROM {0}", "statistics object mine", "DROP STATISTICS mine"),
+    ("a column made of it", "ALTER TABLE {0} ADD mine double precision GENERATED ALWAYS AS (value * 2) STORED",
+     "generated column mine", "ALTER TABLE {0} DROP mine"),
+    ("a materialized view", "CREATE MATERIALIZED VIEW mine AS SELECT value FROM {0}", "materialized view mine",
+     "DROP MATERIALIZED VIEW mine"),
+]  # fmt: skip
+BUILT = {"duckdb": GOES, "geopackage": GOES + PARTIAL + OF_SQLITE, "postgresql": GOES + PARTIAL + OF_POSTGRESQL}
+
+
+def apply_major(feed, kit, **choice):
+    with Client(**feed.api.client_options) as client:
+        return sync(client, SUBSCRIPTION, kit.open(reach_nothing), on_major="apply", **choice)
+
+
+def narrowed(feed):
+    """A version without the column `value`."""
+    rows = {id_: {"number": row["number"], "units": row["units"]} for id_, row in permits(*range(9)).items()}
+    return feed.reload(A, rows, "schema_changed", columns={"number": "string", "units": "integer"})
+
+
+@pytest.mark.parametrize("chosen", [False, True], ids=["it goes", "it is not wanted"])
+@pytest.mark.parametrize(
+    ("kit", "made", "named", "dropped"),
+    [(kit, *row[1:]) for kit, built in BUILT.items() for row in built],
+    ids=[f"{kit}-{row[0]}" for kit, built in BUILT.items() for row in built],
+    indirect=["kit"],
+)
+def test_what_is_built_on_a_column_that_goes_blocks_and_is_named(kit, made, named, dropped, chosen):
+    feed = fed(kit)
+    kit.execute(made.format(A))
+    choice = {"without": [f"{A}=value"]} if chosen else {}
+    version = 1 if chosen else narrowed(feed)
+    (held,) = apply_major(feed, kit, **choice).behind
+    told = f"your {named} cannot follow the new columns of {A} {GONE}: change or drop it, then run sync again"
+    assert (held.held.state, held.held.reason) == ("blocked", told)
+    check_rows(feed, kit, A, 1) if "mine double" not in made else None
+    kit.execute(dropped.format(A))  # it is there still
+    assert not apply_major(feed, kit, **choice).behind
+    if not chosen:
+        check_rows(feed, kit, A, version)
+    assert "value" not in next(iter(kit.rows(A).values()))
+
+
+STAYS = {
+    "duckdb": (
+        ["CREATE UNIQUE INDEX one ON {0} (number, units)", "CREATE INDEX two ON {0} ((lower(number)))"],
+        "SELECT index_name, sql FROM duckdb_indexes() ORDER BY 1",
+    ),
+    "geopackage": (
+        ["CREATE UNIQUE INDEX one ON {0} (number COLLATE NOCASE DESC, units) WHERE units >= 0",
+         'CREATE INDEX two ON {0} (lower("number"))'],
+        "SELECT name, sql FROM sqlite_master WHERE name IN ('one', 'two') ORDER BY 1",
+    ),
+    "postgresql": (
+        ["CREATE UNIQUE INDEX one ON {0} (number DESC, units) INCLUDE (_ploti_version) WHERE units >= 0",
+         "CREATE INDEX two ON {0} (lower(number) text_pattern_ops)",
+         "ALTER TABLE {0} ADD CONSTRAINT three UNIQUE (units)"],
+        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = '{0}' ORDER BY 1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kit", STAYS, indirect=True)
+@pytest.mark.parametrize("way", ["apply", "resync", "without"])
+def test_indexes_on_columns_that_stay_survive_as_they_are(request, kit, way):
+    made, listed = STAYS[request.node.callspec.params["kit"]]
+    feed = fed(kit)
+    for statement in made:
+        kit.execute(statement.format(A))
+    before = kit.execute(listed.format(A))
+    assert len(before) >= len(made)
+    if way == "without":
+        assert not apply_major(feed, kit, without=[f"{A}=value"]).behind
+    elif way == "apply":
+        narrowed(feed)
+        assert not apply_major(feed, kit).behind
+    else:
+        narrowed(feed)
+        with Client(**feed.api.client_options) as client:
+            resync(client, kit.open(reach_nothing), A)
+    assert "value" not in next(iter(kit.rows(A).values()))
+    assert kit.execute(listed.format(A)) == before
+
+
+@pytest.mark.parametrize("kit", ["duckdb", "postgresql"], indirect=True)
+def test_an_index_that_cannot_take_a_columns_new_type_blocks_and_is_named(kit):
+    feed = fed(kit)
+    kit.execute(f"CREATE INDEX plain ON {A} (number, value)")
+    kit.execute(f"CREATE INDEX mine ON {A} ((lower(number)))")
+    retyped = {"number": "number", "value": "string", "units": "integer"}
+    rows = {record_id(1): {"number": 1.0, "value": "x", "units": 1}}
+    version = feed.reload(A, rows, "schema_changed", columns=retyped)
+    (held,) = apply_major(feed, kit).behind
+    assert held.held.state == "blocked"
+    assert f"cannot follow the new columns of {A}" in held.held.reason
+    assert "index mine" in held.held.reason
+    check_rows(feed, kit, A, 1)
+    kit.execute("DROP INDEX mine")
+    assert not apply_major(feed, kit).behind
+    check_rows(feed, kit, A, version)
+    kit.execute("DROP INDEX plain")
+
+
+def test_a_primary_key_of_the_users_survives_in_duckdb(tmp_path):
+    kit = Duck(tmp_path)
+    feed = fed(kit)
+    kit.execute(f"ALTER TABLE {A} ADD PRIMARY KEY (_ploti_record_id)")
+    version = narrowed(feed)
+    assert not apply_major(feed, kit).behind
+    check_rows(feed, kit, A, version)
+    told = f"SELECT constraint_text FROM duckdb_constraints() WHERE table_name = '{A}' AND constraint_type LIKE 'PRIM%'"
+    assert kit.execute(told) == [("PRIMARY KEY(_ploti_record_id)",)]
+
+
+def test_a_broken_view_elsewhere_is_no_matter(tmp_path):
+    kit = GeoPackage(tmp_path)
+    feed = fed(kit)
+    kit.execute("CREATE VIEW broken AS SELECT * FROM nothing_there")
+    version = narrowed(feed)
+    assert not apply_major(feed, kit).behind
+    check_rows(feed, kit, A, version)

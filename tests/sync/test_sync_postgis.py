@@ -8,7 +8,7 @@ from tests.sync.test_sync_postgresql_stories import PostgresKit
 from tests.sync.test_sync_spoilt_values import Postgres, check_found_and_mended
 
 from ploti.contract.digest import Digest, canonical_row, record_hash
-from ploti.sync.target import StepRefused
+from ploti.sync.target import StepBlocked, StepRefused
 from ploti.sync.targets import open_target
 from ploti.testing.feed import Feed, record_id
 from ploti.testing.stories import POINT, STORIES, ZONES, A, B, zones
@@ -137,6 +137,22 @@ def test_another_kind_of_shape_is_brought_by_a_reload(url, files):
         target.load(delivery, held(version), None)
     assert query(url, "SELECT ST_AsText(geometry) FROM ds_a") == [("MULTILINESTRING((0 0,1 1))",)]
     assert query(url, "SELECT count(*) FROM pg_indexes WHERE indexname = 'ds_a_geometry_idx'") == [(1,)]
+
+
+def test_shapes_that_go_take_their_index_along_and_no_other(url, files):
+    """Also where another table's index had the name that theirs was to have."""
+    query(url, "CREATE TABLE theirs (x int)", "CREATE INDEX ds_a_geometry_idx ON theirs (x)")
+    target = open_target(url)
+    target.load(files.snapshot(1, shaped([shapely.Point(1, 2)]), COLUMNS), held(1), None)
+    query(url, "CREATE INDEX mine ON ds_a USING gist (geometry)")
+    second = files.snapshot(2, [(1, {"name": "a"})], {"name": "string"})
+    with pytest.raises(
+        StepBlocked, match=r"your index mine cannot follow the new columns of ds_a \(no column geometry\)"
+    ):
+        target.load(second, held(2), None)
+    query(url, "DROP INDEX mine")
+    target.load(second, held(2), None)
+    assert query(url, "SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%gist%'") == [(0,)]
 
 
 def test_a_shape_that_arrives_later_gets_its_index(url, files):

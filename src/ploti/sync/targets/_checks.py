@@ -1,10 +1,16 @@
 """What targets that are databases check of a dataset's table, in the same words (D11.3)."""
 
+import re
 from collections.abc import Collection
-from typing import Protocol
+from typing import Final, Protocol
 
 from ploti.contract.files import RECORD_ID
 from ploti.sync.target import Delivery, RowsDiffer, StepBlocked, StepRefused
+from ploti.sync.targets._parts import quoted
+
+_NO_COLUMN: Final = re.compile(r'(?:a column named|Referenced column) "(.*?)"')
+"""How DuckDB says that a column is not there."""
+_PLAIN: Final = re.compile(r"\w+")
 
 
 class Place(Protocol):
@@ -33,6 +39,20 @@ def check_place(found: Place | None, *, made: bool) -> None:
         raise StepBlocked(
             f"{article} {found.kind} {found.table} that sync did not make is there already: rename or drop it"
         )
+
+
+def cannot_follow(what: str, table: str, why: str) -> StepBlocked:
+    """Say that something of the user's, like an index, cannot be kept on the columns that arrive."""
+    missing = _NO_COLUMN.search(why)
+    told = f"no column {missing[1]}" if missing else why
+    return StepBlocked(
+        f"your {what} cannot follow the new columns of {table} ({told}): change or drop it, then run sync again"
+    )
+
+
+def named(kind: str, name: str) -> str:
+    """Name something of the user's as it is to be written in SQL."""
+    return f"{kind} {name}" if _PLAIN.fullmatch(name) else f"{kind} {quoted(name)}"
 
 
 def check_snapshot(found: int, delivery: Delivery) -> None:

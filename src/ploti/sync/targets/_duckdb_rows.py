@@ -16,7 +16,7 @@ from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import Delivery, IdsReplaced, Moved, RowsDiffer, StepRefused, check_whole
 from ploti.sync.targets._checks import check_applied, check_place, check_snapshot
 from ploti.sync.targets._duckdb_file import literal, quoted
-from ploti.sync.targets._duckdb_shape import bring_shape, rebuild_shape, shape_of
+from ploti.sync.targets._duckdb_shape import bring_back, bring_shape, rebuild_shape, shape_of
 from ploti.sync.targets._parts import ID_LIKE, PAIR, no_column
 
 _CHANGES: Final = "_ploti_changes"
@@ -34,16 +34,15 @@ def replace_rows(db: duckdb.DuckDBPyConnection, delivery: Delivery, known: Schem
     _check_file_columns(db, delivery.snapshot, columns)
     shape = shape_of(db, table)
     check_place(shape, made=known is not None)
-    indexes: Sequence[str] = ()
+    built: Sequence[tuple[str, str]] = ()
     if shape is not None and known is not None and not shape.widens_to(columns, wanted_columns(known)):
-        indexes = rebuild_shape(db, delivery.schema, shape, columns, wanted_columns(known))
+        built = rebuild_shape(db, delivery.schema, shape, columns, wanted_columns(known))
     else:
         bring_shape(db, table, delivery.schema, shape, columns, known=known)
         db.execute(f"DELETE FROM {quoted(table)}")
     if delivery.snapshot:
         db.execute(_insert(table, columns, delivery.snapshot))
-    for index in indexes:
-        db.execute(index)
+    bring_back(db, table, built)
     rows = _count(db, table)
     check_snapshot(rows, delivery)
     _check_ids(db, f"SELECT {quoted(RECORD_ID)} AS id FROM {quoted(table)}", rows, "snapshot")

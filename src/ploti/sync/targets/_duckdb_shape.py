@@ -1,6 +1,7 @@
 """The shape of a dataset's table in DuckDB, and what users built on it (D11.3, D11.9)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,11 +10,13 @@ import duckdb
 from ploti.contract.files import GEOMETRY
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import StepBlocked, column_comment
-from ploti.sync.targets._checks import check_place
+from ploti.sync.target import column_comment
+from ploti.sync.targets._checks import cannot_follow, check_place, named
 from ploti.sync.targets._duckdb_file import first_line, literal, quoted
 
 _POINT: Final = "Point"
+_UNFIT: Final = (duckdb.ProgrammingError, duckdb.IntegrityError, duckdb.NotSupportedError, duckdb.DataError)
+"""What DuckDB raises for an index that columns or rows do not fit, not for a full disk."""
 
 
 @dataclass(frozen=True)
@@ -74,24 +77,22 @@ def rebuild_shape(
     shape: Shape,
     columns: Mapping[str, ColumnType],
     delivered: Mapping[str, ColumnType],
-) -> Sequence[str]:
-    """Make the table anew where columns went or changed type; gives the statements that bring its indexes back.
+) -> Sequence[tuple[str, str]]:
+    """Make the table anew where columns went or changed type; gives what `bring_back` is to make on it again.
 
     Columns that the user added stay, empty. Views follow the table by its name; raises StepBlocked for one that cannot.
     """
     table = shape.table
     views = _views_on(db, table)
-    indexes = db.execute(
-        "SELECT sql FROM duckdb_indexes() WHERE database_name = current_database() AND table_name = ? AND sql <> ''",
-        [table],
-    ).fetchall()
+    built = _built_on(db, table)
     own = {name: type_ for name, type_ in shape.columns.items() if name not in delivered and name not in columns}
     db.execute(f"DROP TABLE {quoted(table)}")
     _create(db, table, {**_kept(schema, columns), **own})
     _describe(db, table, schema, delivered)
-    for view in views:
-        _probe(db, view, table)
-    return [row[0] for row in indexes]
+    for view, name in views:
+        with _following(named("view", name), table):
+            db.execute(f"SELECT * FROM {view} LIMIT 0")
+    return built
 
 
 def _kept(schema: Schema, columns: Mapping[str, ColumnType]) -> dict[str, str]:
@@ -107,24 +108,42 @@ def _create(db: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str
     db.execute(f"CREATE TABLE {quoted(table)} ({body})")
 
 
-def _views_on(db: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """Name the user's views that speak of a table."""
+def _views_on(db: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, str]]:
+    """Name the user's views that speak of a table, in SQL and as they are told."""
     rows = db.execute(
         "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal AND contains(lower(sql), lower(?)) "
         "AND database_name = current_database() AND view_name <> ?",
         [table, f"{table}_geo"],
     ).fetchall()
-    return [f"{quoted(schema)}.{quoted(view)}" for schema, view in rows]
+    return [(f"{quoted(schema)}.{quoted(view)}", view) for schema, view in rows]
 
 
-def _probe(db: duckdb.DuckDBPyConnection, view: str, table: str) -> None:
+def _built_on(db: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, str]]:
+    """Give the user's indexes and key on a table, each by what it is called and the statement that makes it."""
+    here = "WHERE database_name = current_database() AND schema_name = current_schema() AND table_name = ?"
+    indexes = db.execute(f"SELECT index_name, sql FROM duckdb_indexes() {here} AND sql <> ''", [table]).fetchall()
+    key = f"SELECT constraint_text FROM duckdb_constraints() {here} AND constraint_type = 'PRIMARY KEY'"
+    keys = [
+        ("primary key", f"ALTER TABLE {quoted(table)} ADD {text}") for (text,) in db.execute(key, [table]).fetchall()
+    ]
+    return [*keys, *((named("index", name), statement) for name, statement in indexes)]
+
+
+def bring_back(db: duckdb.DuckDBPyConnection, table: str, built: Sequence[tuple[str, str]]) -> None:
+    """Make the user's indexes again on a table that was made anew; raises StepBlocked for one that cannot be."""
+    for what, statement in built:
+        with _following(what, table, _UNFIT):
+            db.execute(statement)
+
+
+@contextmanager
+def _following(
+    what: str, table: str, signs: type[duckdb.Error] | tuple[type[duckdb.Error], ...] = duckdb.Error
+) -> Iterator[None]:
     try:
-        db.execute(f"SELECT * FROM {view} LIMIT 0")
-    except duckdb.Error as error:
-        raise StepBlocked(
-            f"your view {view} cannot follow the new columns of {table} ({first_line(error)}): change or drop it, "
-            "then run sync again"
-        ) from error
+        yield
+    except signs as error:
+        raise cannot_follow(what, table, first_line(error)) from error
 
 
 def _describe(db: duckdb.DuckDBPyConnection, table: str, schema: Schema, delivered: Collection[str]) -> None:

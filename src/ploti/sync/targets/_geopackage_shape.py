@@ -5,7 +5,7 @@ Each table has `fid`, which its readers want, and a unique index on the record i
 
 import re
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -13,6 +13,7 @@ from ploti.contract.files import GEOMETRY, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import StepBlocked
+from ploti.sync.targets._checks import cannot_follow, named
 from ploti.sync.targets._geopackage_file import rows_of
 from ploti.sync.targets._geopackage_layout import index_of
 from ploti.sync.targets._parts import quoted
@@ -20,6 +21,7 @@ from ploti.sync.targets._stored import Shape, Stored, stored_columns
 
 KEY: Final = "fid"
 KEY_RULE: Final = f"{KEY} INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL"
+_GOING: Final = "_ploti_going"
 FINE: Final = "TEXT"
 """Type of a timestamp column with parts of a millisecond, which a GeoPackage's DATETIME cannot have (D11.9)."""
 
@@ -99,31 +101,52 @@ def kind_of_shapes(columns: Sequence[Stored]) -> str | None:
     return next((each.sql for each in columns if each.name == GEOMETRY), None)
 
 
-def users_objects(db: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
-    """Give name and statement of the indexes and triggers that the user made on a table."""
+def users_objects(db: sqlite3.Connection, table: str) -> list[tuple[str, str, str]]:
+    """Give kind, name and statement of the indexes and triggers that the user made on a table."""
     own = re.compile(re.escape(index_of(table)) + "_(insert|update[0-9]|delete)")
     found = rows_of(
         db,
-        "SELECT name, sql FROM sqlite_master WHERE type IN ('index', 'trigger') AND tbl_name = ? AND sql IS NOT NULL "
-        "ORDER BY type, name",
+        "SELECT type, name, sql FROM sqlite_master WHERE type IN ('index', 'trigger') AND tbl_name = ? "
+        "AND sql IS NOT NULL ORDER BY type, name",
         (table,),
     )
-    return [(name, sql) for name, sql in found if not own.fullmatch(name) and name.rstrip("_") != f"{table}_record_id"]
+    return [each for each in found if not own.fullmatch(each[1]) and each[1].rstrip("_") != f"{table}_record_id"]
 
 
-def bring_back(db: sqlite3.Connection, table: str, objects: Sequence[tuple[str, str]]) -> None:
+def check_built(db: sqlite3.Connection, table: str, going: Iterable[str]) -> None:
+    """Raise StepBlocked for something of the user's that needs a column which goes.
+
+    SQLite itself finds it, as it renames the column everywhere, which is undone: later it would take a name in double
+    quotes for a text, and views would not fail. What is broken elsewhere is left alone.
+    """
+    for column in going:
+        db.execute("PRAGMA writable_schema = 1")
+        db.execute(f"SAVEPOINT {_GOING}")
+        try:
+            db.execute(f"ALTER TABLE {quoted(table)} RENAME COLUMN {quoted(column)} TO {_GOING}")
+            built = "SELECT type, name FROM sqlite_master WHERE name <> ? AND instr(sql, ?) ORDER BY type, name"
+            found = rows_of(db, built, (table, _GOING))
+        finally:
+            db.execute(f"ROLLBACK TO {_GOING}")
+            db.execute(f"RELEASE {_GOING}")
+            db.execute("PRAGMA writable_schema = 0")
+        for kind, name in found:
+            raise cannot_follow(named(kind, name), table, f"no column {column}")
+
+
+def bring_back(db: sqlite3.Connection, table: str, objects: Sequence[tuple[str, str, str]]) -> None:
     """Make the user's indexes and triggers again on a table that was made anew, and see that views and references hold.
 
     Raises StepBlocked for what cannot be.
     """
-    for name, statement in objects:
-        with _named(name, table):
+    for kind, name, statement in objects:
+        with _following(named(kind, name), table):
             db.execute(statement)
     views = rows_of(
         db, "SELECT name FROM sqlite_master WHERE type = 'view' AND instr(lower(sql), lower(?)) ORDER BY name", (table,)
     )
     for (view,) in views:
-        with _named(view, table):
+        with _following(named("view", view), table):
             db.execute(f"SELECT * FROM {quoted(view)} LIMIT 0")
     referring = rows_of(
         db,
@@ -138,10 +161,8 @@ def bring_back(db: sqlite3.Connection, table: str, objects: Sequence[tuple[str, 
 
 
 @contextmanager
-def _named(name: str, table: str) -> Iterator[None]:
+def _following(what: str, table: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise StepBlocked(
-            f"your {name} cannot follow the new columns of {table} ({error}): change or drop it, then run sync again"
-        ) from error
+        raise cannot_follow(what, table, str(error)) from error

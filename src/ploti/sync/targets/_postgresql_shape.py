@@ -8,6 +8,7 @@ from ploti.contract.files import GEOMETRY, RECORD_ID, SRID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import StepBlocked, StepRefused, column_comment
+from ploti.sync.targets._postgresql_built import check_built, naming_built
 from ploti.sync.targets._postgresql_session import Session, literal, quoted
 from ploti.sync.targets._stored import Shape, Stored, stored_columns
 
@@ -100,7 +101,8 @@ def declared(session: Session, column: Stored) -> str:
 def bring_shape(session: Session, shape: Shape, wanted: Sequence[Stored], delivered: Collection[str]) -> None:
     """Add, drop and retype columns so that a table is as wanted; `delivered` are the columns sent before.
 
-    Columns of the user's own stay. Raises StepBlocked where one of them has the name of a column that arrives.
+    Columns of the user's own stay. Raises StepBlocked where one of them has the name of a column that arrives, or
+    something of the user's is built on a column that goes.
     """
     table = shape.table
     own = {each.column: each.sql for each in wanted}
@@ -113,15 +115,20 @@ def bring_shape(session: Session, shape: Shape, wanted: Sequence[Stored], delive
             raise StepBlocked(
                 f"{table} has a column {column.column!r} of yours, and one of that name arrives: rename it"
             )
-    actions = [f"DROP COLUMN {quoted(name)}" for name in delivered if name in shape.columns and name not in own]
+    going = [name for name in delivered if name in shape.columns and name not in own]
+    check_built(session, table, going)
+    actions = [f"DROP COLUMN {quoted(name)}" for name in going]
+    retyped = []
     for column in wanted:
         type_ = declared(session, column)
         if column.column not in shape.columns:
             actions.append(f"ADD COLUMN {quoted(column.column)} {type_}")
         elif shape.columns[column.column] != column.sql:
             actions.append(f"ALTER COLUMN {quoted(column.column)} TYPE {type_} USING NULL")
+            retyped.append(column.column)
     if actions:
-        session.alter(table, f"ALTER TABLE {session.table(table)} {', '.join(actions)}")
+        with naming_built(session, table, retyped):
+            session.alter(table, f"ALTER TABLE {session.table(table)} {', '.join(actions)}")
     if GEOMETRY in own and own[GEOMETRY] != "bytea" and GEOMETRY not in shape.columns:
         index_shapes(session, table)
 

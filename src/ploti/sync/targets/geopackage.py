@@ -325,6 +325,7 @@ def _remake(step: _Step, shape: Shape, staging: str) -> Moved:
     objects = shapes.users_objects(db, table)
     rows.keep_old(db, table, own)
     layout.drop_index(db, table)
+    shapes.check_built(db, table, [n for n in shape.columns if n in step.delivered and n not in wanted])
     db.execute(f"DROP TABLE {quoted(table)}")
     shapes.create_table(db, table, step.columns, own)
     rows.refill(db, table, staging, step.columns, own)
