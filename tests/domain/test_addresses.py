@@ -1,5 +1,6 @@
 """Which addresses webhooks may have, a row for each form that leads back inside (D9.1, reliability 15 to 28)."""
 
+from contextlib import nullcontext
 from ipaddress import ip_address
 
 import pytest
@@ -161,10 +162,49 @@ def test_an_https_address_is_taken_apart_for_the_request(url, authority, path):
 
 
 @pytest.mark.parametrize(
-    "url", ["http://localhost:9000/x", "http://127.0.0.1:80/", "https://localhost/", "http://[::1]:9/"]
+    "url",
+    [
+        "http://localhost:9000/x",
+        "http://127.0.0.1:80/",
+        "https://localhost/",
+        "http://[::1]:9/",
+        "http://[::ffff:127.0.0.1]:81/",
+        "http://127.9.9.9:22/",
+        "HTTP://LOCALHOST.:81/",
+        "https://hooks.localhost:81/",
+    ],
 )
 def test_in_development_http_to_this_machine_passes(url):
     assert read_target(url, allow_loopback=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://example.com/", "begin with https"),
+        ("http://8.8.8.8/", "begin with https"),
+        ("http://10.0.0.1/", "begin with https"),
+        ("http://localhost.example.com/", "begin with https"),
+        ("http://notlocalhost/", "begin with https"),
+        ("https://example.com:81/", "port"),
+        ("https://8.8.8.8:22/", "port"),
+        ("https://10.0.0.1/", "not public"),
+        ("https://[::ffff:10.0.0.1]/", "not public"),
+        ("https://0.0.0.0/", "not public"),
+        ("https://127.1/", "usual form"),
+        ("ftp://localhost/", "begin with https"),
+        ("http://user:word@localhost/", "user name"),
+    ],
+)
+def test_in_development_every_other_host_keeps_its_rules(url, message):
+    with pytest.raises(AddressRefused, match=message):
+        read_target(url, allow_loopback=True)
+
+
+@pytest.mark.parametrize(("url", "passes"), [("http://example.com/x", True), ("http://example.com:81/x", False)])
+def test_a_copy_comes_over_http_too_and_in_development_from_no_further_port(url, passes):
+    with nullcontext() if passes else pytest.raises(AddressRefused, match="port"):
+        read_target(url, allow_loopback=True, plain=True)
 
 
 @given(st.ip_addresses(v=4))

@@ -55,8 +55,8 @@ class Target:
 def read_target(url: str, allow_loopback: bool = False, *, plain: bool = False) -> Target:
     """Take an address apart; raises `AddressRefused` where it is not one that may be called (D9.1).
 
-    The host's name is not looked up here. With `plain`, http passes too; with `allow_loopback` http, any port and this
-    machine's own names. The addresses behind them are still to be checked with `check_answers`.
+    The host's name is not looked up here. With `plain`, http passes too; with `allow_loopback` this machine by its own
+    names and addresses, over http and on any port. The addresses behind are still to be checked with `check_answers`.
     """
     if len(url) > URL_LONGEST or not re.fullmatch(r"[!-\[\]-~]+", url):
         raise AddressRefused(f"an address has up to {URL_LONGEST} plain characters: percent-encode all others")
@@ -66,7 +66,8 @@ def read_target(url: str, allow_loopback: bool = False, *, plain: bool = False) 
     except ValueError:
         raise AddressRefused("this is not an address like https://example.org/hooks") from None
     scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
-    if scheme != "https" and not ((allow_loopback or plain) and scheme == "http"):
+    own = allow_loopback and _is_own(host)
+    if scheme != "https" and not ((own or plain) and scheme == "http"):
         raise AddressRefused("the address has to begin with https://")
     if "@" in parts.netloc:
         raise AddressRefused("leave user name and password out of the address")
@@ -74,19 +75,25 @@ def read_target(url: str, allow_loopback: bool = False, *, plain: bool = False) 
         raise AddressRefused("leave the part from # on out of the address")
     port = port if port is not None else (HTTPS_PORT if scheme == "https" else HTTP_PORT)
     usual = (HTTPS_PORT, HTTP_PORT) if plain else (HTTPS_PORT,)
-    if not allow_loopback and port not in usual and port < _FREE_PORTS:
+    if not own and port not in usual and port < _FREE_PORTS:
         raise AddressRefused(f"use port {HTTPS_PORT}, or one from {_FREE_PORTS} on")
-    _check_host(host, allow_loopback)
+    _check_host(host, own)
     return Target(scheme, host, port, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
-def _check_host(host: str, allow_loopback: bool) -> None:
+def _is_own(host: str) -> bool:
+    """Tell whether a host is this machine by what it is called."""
+    literal, name = _literal(host), host.rstrip(".")
+    return is_loopback(literal) if literal is not None else name in _OWN_NAMES or name.endswith(".localhost")
+
+
+def _check_host(host: str, may_be_own: bool) -> None:
     literal = _literal(host)
     if literal is not None:
-        check_answers([str(literal)], allow_loopback)
+        check_answers([str(literal)], may_be_own)
     elif not _HOST.fullmatch(host) or len(host) > 253 or _NUMERIC_END.fullmatch(host):
         raise AddressRefused("the host has to be a name like hooks.example.org, or an IP address in its usual form")
-    elif not allow_loopback and (host.rstrip(".") in _OWN_NAMES or host.rstrip(".").endswith(".localhost")):
+    elif not may_be_own and _is_own(host):
         raise AddressRefused("the host is the server's own machine: use a public one")
 
 
