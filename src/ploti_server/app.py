@@ -99,9 +99,7 @@ def build_signer(ports: Ports) -> LinkSigner:
 def _hooks(settings: Settings) -> Hooks:
     key = settings.webhooks_key or _stored_key(settings.home / WEBHOOKS_KEY_FILE)
     loopback = settings.webhooks_allow_loopback
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    base = settings.public_url or f"http://{host}:{settings.port}"
-    return Hooks(HttpSender(loopback), key.encode(), base, loopback)
+    return Hooks(HttpSender(loopback), key.encode(), settings.links_address, loopback)
 
 
 def _stored_key(file: Path) -> str:

@@ -61,9 +61,13 @@ def doctor(
     if ports and notify:
         found.append(_try("notices", lambda: _notify(ports[0])))
     found.append(_try("disk", lambda: _free_space(settings)))
-    found.append(_try("public address", lambda: settings.public_url or "not set: enough on this machine only"))
+    found.append(_try("public address", lambda: settings.public_url or _no_public_url(settings)))
     show(common, found, "checks")
     return 0 if all(row["ok"] for row in found) else 1
+
+
+def _no_public_url(settings: Settings) -> str:
+    return f"not set: enough on this machine only; webhooks that `work` sends carry {settings.links_address}"
 
 
 def _asking_chat(ports: Ports) -> list[Dataset]:

@@ -35,14 +35,13 @@ def serve(
     settings = settings_of(common)
     bound = host or settings.host
     require_public_address(bound, settings)
-    require_free(bound, settings.port if port is None else port)
-    settings = replace(settings, host=bound, port=port or settings.port)
+    settings = replace(settings, host=bound, port=free_port(bound, settings.port if port is None else port))
     ports = build_ports(settings)
     api = make_api(ports, settings, build_signer(ports))
     server = ApiServer(
         api,
         host=bound,
-        port=settings.port if port is None else port,
+        port=settings.port,
         log_config=logging_of(as_json=not sys.stderr.isatty()),
     )
     with _working(ports, not no_work):
@@ -61,8 +60,11 @@ def require_public_address(host: str, settings: Settings) -> None:
         )
 
 
-def require_free(host: str, port: int) -> None:
-    """Refuse a port that there cannot be, and one that cannot be listened on, before anything is opened."""
+def free_port(host: str, port: int) -> int:
+    """Give the port to listen on, a free one for 0, that the links of webhooks carry too.
+
+    Refuses a port that there cannot be, and one that cannot be listened on, before anything is opened.
+    """
     if not 0 <= port <= _PORT_MOST:
         raise WrongUsage(f"--port: {port} is no port; give one from 1 to {_PORT_MOST}, or 0 for any free one")
     address = host.strip("[]")
@@ -70,6 +72,7 @@ def require_free(host: str, port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
+            return int(probe.getsockname()[1])
         except OSError as error:
             why = error.strerror or error
             raise CommandRefused(

@@ -83,6 +83,12 @@ class Settings:
             values[group] = replace(getattr(defaults, group), **part)
         return replace(defaults, **values)
 
+    @property
+    def links_address(self) -> str:
+        """Give the address in links that no call asked for, as webhooks have them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.public_url or f"http://{host}:{self.port}"
+
 
 @dataclass(frozen=True)
 class _Rule:
