@@ -84,7 +84,8 @@ def rehearsal_of(ports: Ports) -> Iterator[tuple[Ports, AsksNobodyElse]]:
         store = open_store(f"sqlite:///{folder}/records.db")
         files = OverlayFiles(ports.files, LocalFiles(Path(folder) / "files"))
         try:
-            yield replace(ports, store=store, files=files, agent=agent, home=Path(folder), notifier=None), agent
+            own = replace(ports, home=Path(folder), rehearsed=ports.home, notifier=None)
+            yield replace(own, store=store, files=files, agent=agent), agent
         finally:
             store.close()
 

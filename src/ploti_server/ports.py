@@ -241,6 +241,7 @@ class Ports:
     `reach` is called with the name of each step that a crash must survive; tests stop the process there.
     `notifier` None: the operator wants no notices.
     `hooks` None: this process neither makes webhooks nor sends to them; their deliveries are queued all the same.
+    `rehearsed` is the home folder that a rehearsal in a `home` of its own stands for.
     """
 
     store: Store
@@ -256,3 +257,4 @@ class Ports:
     notifier: Notifier | None = None
     retention: RetentionLimits = RetentionLimits()
     copier: Copier = CopiesNothing()
+    rehearsed: Path | None = None

@@ -6,8 +6,11 @@ import json
 import pytest
 from tests.pipeline.publishing import DATASET, Publisher
 
+from ploti_server.app import rehearsal_of
 from ploti_server.domain.datasets import Attachment, SourceSpec
 from ploti_server.pipeline.attach import attachments_of
+from ploti_server.pipeline.check import GivenState
+from ploti_server.pipeline.rehearse import rehearse
 
 ORDINANCE, NEWER, PLAN, REVISED = b"the ordinance", b"a newer ordinance", b"a plan", b"a revised plan"
 
@@ -205,6 +208,18 @@ def test_no_cell_reaches_the_servers_own_files_or_follows_a_link_out_of_its_sour
     assert publisher.check(rows("same.pdf", *named)).outcome == "released"
     assert cells(publisher, 1) == [name(PLAN), *named]
     assert list(listed(publisher, 1)) == [name(PLAN)]
+
+
+def test_a_rehearsal_keeps_back_what_a_check_keeps_back(tmp_path):
+    """The home folder lies in the source's folder, and a rehearsal works in a folder of its own."""
+    publisher = named(tmp_path)
+    state = tmp_path / "permits.csv"
+    state.write_text(rows("a.pdf", "home/webhooks.key", "home/ploti.db", ".hidden", "../out.pdf"))
+    with rehearsal_of(publisher.ports) as (spare, _):
+        told = rehearse(publisher.ports, spare, DATASET, GivenState(state, None)).check.facts
+    assert (told["attachments"], told["left_out"]) == (1, 0)
+    done = publisher.check(state.read_text()).facts
+    assert (done["attachments"], done["left_out"]) == (1, 0)
 
 
 def test_an_address_in_capitals_is_called_and_is_no_file(tmp_path):

@@ -54,6 +54,24 @@ def test_without_a_date_and_a_check_states_begin_in_2000(folder):
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["001-2024-05-31.csv", "002-2024-05-30.csv"], "002-2024-05-30.csv .* before 001-2024-05-31.csv"),
+        (["1-2024-01-01.csv", "10-2024-02-01.csv", "2-2024-01-15.csv"], "2-2024-01-15.csv .* before 10-2024-02-01.csv"),
+        (["001-2024-05-31.csv", "002.csv", "003-2024-05-31.csv"], "003-2024-05-31.csv .* before 002.csv"),
+        (["001-2024-05-31.csv", "002-2024-02-30.csv"], "002-2024-02-30.csv names no day"),
+    ],
+)
+def test_a_folder_whose_names_disagree_with_their_dates_is_refused_before_its_first_state(folder, names, told):
+    with pytest.raises(CheckRefused, match=told):
+        next(history_states(str(folder(*names)), None, folder()))
+
+
+def test_states_of_one_day_follow_each_other(folder):
+    assert [at for _, at in given(folder("001-2024-05-31.csv", "002-2024-05-31.csv"))] == [day("2024-05-31")] * 2
+
+
 @pytest.mark.parametrize("name", ["README.md", "001-2024-13-45.csv"])
 def test_a_folder_without_a_usable_state_is_refused(folder, name):
     with pytest.raises(CheckRefused):

@@ -59,7 +59,7 @@ def attach(
     columns = [column.id for name in dataset.documents if (column := find_column(raw.columns, name)) is not None]
     if not columns and not dataset.attachments:
         return raw, Attachments()
-    cells = _cells(raw, columns, dataset.source.url, ports.home)
+    cells = _cells(raw, columns, dataset.source.url, ports.rehearsed or ports.home)
     expected = {one.url: one.sha256 for one in dataset.attachments if one.sha256 is not None}
     copying = _Copying(ports, version, before, expected, folder)
     with ThreadPoolExecutor(AT_ONCE, "copies") as pool:

@@ -36,17 +36,27 @@ def _numbered_files(folder: Path) -> list[Path]:
     return files
 
 
-def _dated(files: list[Path], last: datetime | None) -> Iterator[GivenState]:
+def _dated(files: list[Path], last: datetime | None) -> list[GivenState]:
+    """Give every file its time, before any is read; refuses files that are not in the order of their dates."""
+    states: list[GivenState] = []
     for file in files:
-        found = _DATE.search(file.name)
-        if found:
-            try:
-                last = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
-            except ValueError as error:
-                raise CheckRefused(f"{file.name} names no day of the calendar: rename it") from error
-        else:
-            last = FIRST_DAY if last is None else last + timedelta(days=1)
-        yield GivenState(file, last)
+        at = _day_of(file) or (FIRST_DAY if last is None else last + timedelta(days=1))
+        if states and last is not None and at < last:
+            raise CheckRefused(
+                f"{file.name} was read before {states[-1].file.name}, which comes first: "
+                "name the files in the order of their dates"
+            )
+        states.append(GivenState(file, at))
+        last = at
+    return states
+
+
+def _day_of(file: Path) -> datetime | None:
+    found = _DATE.search(file.name)
+    try:
+        return datetime.fromisoformat(found[1]).replace(tzinfo=UTC) if found else None
+    except ValueError as error:
+        raise CheckRefused(f"{file.name} names no day of the calendar: rename it") from error
 
 
 def _commits(repository: Path, path: str, scratch: Path) -> Iterator[GivenState]:
