@@ -304,6 +304,17 @@ def test_a_primary_key_of_the_users_survives_in_duckdb(tmp_path):
     assert kit.execute(told) == [("PRIMARY KEY(_ploti_record_id)",)]
 
 
+@pytest.mark.parametrize("kit", ["duckdb", "geopackage", "postgresql"], indirect=True)
+def test_a_view_of_a_view_on_a_column_that_goes_is_named(kit):
+    feed = fed(kit)
+    kit.execute(f"CREATE VIEW first AS SELECT * FROM {A}")
+    kit.execute("CREATE VIEW mine AS SELECT value FROM first")
+    narrowed(feed)
+    (held,) = apply_major(feed, kit).behind
+    named = "view first" if isinstance(kit, Postgres) else "view mine"  # PostgreSQL knows which columns `*` stood for
+    assert f"your {named} cannot follow the new columns of {A} {GONE}" in held.held.reason
+
+
 def test_a_broken_view_elsewhere_is_no_matter(tmp_path):
     kit = GeoPackage(tmp_path)
     feed = fed(kit)

@@ -1,15 +1,15 @@
 """What targets that are databases check of a dataset's table, in the same words (D11.3)."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
 from ploti.contract.files import RECORD_ID
 from ploti.sync.target import Delivery, RowsDiffer, StepBlocked, StepRefused
 from ploti.sync.targets._parts import quoted
 
-_NO_COLUMN: Final = re.compile(r'(?:a column named|Referenced column) "(.*?)"')
-"""How DuckDB says that a column is not there."""
+_NO_COLUMN: Final = re.compile(r'(?:a column named|Referenced column) "(.*)"|no such column: (.*)')
+"""How DuckDB and SQLite say that a column is not there."""
 _PLAIN: Final = re.compile(r"\w+")
 
 
@@ -44,7 +44,7 @@ def check_place(found: Place | None, *, made: bool) -> None:
 def cannot_follow(what: str, table: str, why: str) -> StepBlocked:
     """Say that something of the user's, like an index, cannot be kept on the columns that arrive."""
     missing = _NO_COLUMN.search(why)
-    told = f"no column {missing[1]}" if missing else why
+    told = f"no column {missing[1] or missing[2]}" if missing else why
     return StepBlocked(
         f"your {what} cannot follow the new columns of {table} ({told}): change or drop it, then run sync again"
     )
@@ -53,6 +53,14 @@ def cannot_follow(what: str, table: str, why: str) -> StepBlocked:
 def named(kind: str, name: str) -> str:
     """Name something of the user's as it is to be written in SQL."""
     return f"{kind} {name}" if _PLAIN.fullmatch(name) else f"{kind} {quoted(name)}"
+
+
+def speaking_of(table: str, views: Iterable[tuple[str, str]]) -> list[str]:
+    """Choose the views, given by name and statement, that speak of a table or of a view that does."""
+    told, found = [(name, sql.casefold()) for name, sql in views], [table]
+    for known in found:
+        found += [name for name, sql in told if name not in found and known.casefold() in sql]
+    return found[1:]
 
 
 def check_snapshot(found: int, delivery: Delivery) -> None:

@@ -11,7 +11,7 @@ from ploti.contract.files import GEOMETRY
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import column_comment
-from ploti.sync.targets._checks import cannot_follow, check_place, named
+from ploti.sync.targets._checks import cannot_follow, check_place, named, speaking_of
 from ploti.sync.targets._duckdb_file import first_line, literal, quoted
 
 _POINT: Final = "Point"
@@ -111,11 +111,12 @@ def _create(db: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str
 def _views_on(db: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, str]]:
     """Name the user's views that speak of a table, in SQL and as they are told."""
     rows = db.execute(
-        "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal AND contains(lower(sql), lower(?)) "
+        "SELECT view_name, sql, schema_name FROM duckdb_views() WHERE NOT internal "
         "AND database_name = current_database() AND view_name <> ?",
-        [table, f"{table}_geo"],
+        [f"{table}_geo"],
     ).fetchall()
-    return [(f"{quoted(schema)}.{quoted(view)}", view) for schema, view in rows]
+    chosen = speaking_of(table, [(view, sql) for view, sql, _ in rows])
+    return [(f"{quoted(schema)}.{quoted(view)}", view) for view, _, schema in rows if view in chosen]
 
 
 def _built_on(db: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, str]]:

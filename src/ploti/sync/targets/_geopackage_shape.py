@@ -13,7 +13,7 @@ from ploti.contract.files import GEOMETRY, RECORD_ID
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
 from ploti.sync.target import StepBlocked
-from ploti.sync.targets._checks import cannot_follow, named
+from ploti.sync.targets._checks import cannot_follow, named, speaking_of
 from ploti.sync.targets._geopackage_file import rows_of
 from ploti.sync.targets._geopackage_layout import index_of
 from ploti.sync.targets._parts import quoted
@@ -117,9 +117,20 @@ def check_built(db: sqlite3.Connection, table: str, going: Iterable[str]) -> Non
     """Raise StepBlocked for something of the user's that needs a column which goes.
 
     SQLite itself finds it, as it renames the column everywhere, which is undone: later it would take a name in double
-    quotes for a text, and views would not fail. What is broken elsewhere is left alone.
+    quotes for a text, and views would not fail. What is broken elsewhere is left alone. Only columns that something
+    may speak of are looked for, as each takes a while.
     """
-    for column in going:
+    told = "\n".join(
+        sql
+        for (sql,) in rows_of(
+            db,
+            "SELECT sql FROM sqlite_master WHERE name <> ? AND sql <> '' "
+            "AND (type <> 'table' OR instr(upper(sql), 'REFERENCES'))",
+            (table,),
+        )
+    )
+    told = told.replace('""', '"').casefold()
+    for column in (each for each in going if each.casefold() in told):
         db.execute("PRAGMA writable_schema = 1")
         db.execute(f"SAVEPOINT {_GOING}")
         try:
@@ -142,10 +153,8 @@ def bring_back(db: sqlite3.Connection, table: str, objects: Sequence[tuple[str, 
     for kind, name, statement in objects:
         with _following(named(kind, name), table):
             db.execute(statement)
-    views = rows_of(
-        db, "SELECT name FROM sqlite_master WHERE type = 'view' AND instr(lower(sql), lower(?)) ORDER BY name", (table,)
-    )
-    for (view,) in views:
+    views = rows_of(db, "SELECT name, sql FROM sqlite_master WHERE type = 'view' ORDER BY name")
+    for view in speaking_of(table, views):
         with _following(named("view", view), table):
             db.execute(f"SELECT * FROM {quoted(view)} LIMIT 0")
     referring = rows_of(
