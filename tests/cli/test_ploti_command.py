@@ -21,8 +21,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
 from ploti.cli.command import app, run
+from ploti.cli.progress import Bar, bar_columns
 from ploti.cli.show import byte_size, cell, local_time, printable
 from ploti.contract.files import CHANGE, ENVELOPE, RECORD_ID
 from ploti.testing import FakeApi
@@ -306,6 +308,32 @@ def test_changes_tell_the_version_that_each_dataset_has_now_and_what_its_schema_
 def test_nothing_that_changed_is_told(fake, capsys):
     assert ploti(f"changes {SUB} --since 2099-01-01") == 0
     assert capsys.readouterr().out == "Nothing changed.\n"
+
+
+def test_a_bar_whose_end_is_not_known_tells_the_bytes_that_arrived():
+    told = io.StringIO()
+    console = Console(file=told, force_terminal=True, width=100)
+    with Progress(*bar_columns(), console=console, auto_refresh=False) as shown:
+        bar = Bar(shown)
+        for total in (0, 3_000_000):
+            bar.began(PERMITS, "rows", total)
+            bar.moved(1_500_000)
+            shown.refresh()
+            bar.ended()
+    assert "1.5 MB" in told.getvalue()
+    assert "1.5/3.0 MB" in told.getvalue()
+    assert "?" not in told.getvalue().replace("\x1b[?", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [f"feeds datasets get {PERMITS}", f"feeds datasets versions get {PERMITS} 2", f"feeds subscriptions get {SUB}"],
+)
+def test_the_facts_of_one_thing_have_names_like_a_lists_columns(fake, capsys, line):
+    assert ploti(line) == 0
+    names = [cells[0] for cells in words(capsys.readouterr().out) if len(cells) == 2]
+    assert names
+    assert [name for name in names if name != name.upper()] == []
 
 
 def test_a_dataset_goes_to_standard_output_whole(fake, tmp_path):

@@ -109,6 +109,7 @@ def test_a_hold_is_rehearsed_and_followed_from_its_facts_to_what_subscribers_wer
     assert "told to subscribers" in out
     assert "agreeingChecks: 1" in out
     assert run("holds", "release", "ds_x", "--note", "it is so")[0] == 0
+    assert run("holds", "list") == (0, "no holds\n")
     code, told = run("holds", "told", "ds_x", "--json")
     assert code == 0
     assert [(one["event"], one["type"], one["version"]) for one in told] == [

@@ -99,4 +99,4 @@ def test_a_person_sees_both_records_side_by_side_answers_and_the_build_goes_on(r
     )
     assert run("judge", "ask", "ds_x", "--json")[1]["outcome"] == "waiting"
     assert run("judge", "finish", "ds_x", "--json")[1]["outcome"] == "released"
-    assert run("judge", "list") == (0, "no pairs to judge yet\n")
+    assert run("judge", "list") == (0, "no pairs to judge\n")

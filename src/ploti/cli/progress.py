@@ -11,7 +11,7 @@ from ploti.sync.target import Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, Task, TaskID
 
 
 _BAR_WIDTH: Final = 70
@@ -64,9 +64,23 @@ def watching(quiet: bool) -> Iterator[Progress]:
         yield Progress() if quiet else Lines()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with RichProgress(*bar_columns(), console=Console(stderr=True), transient=True) as bar:
         yield Bar(bar)
+
+
+def bar_columns() -> "tuple[ProgressColumn, ...]":
+    """Make the columns of a bar; where the total is not known, only the bytes that arrived are told."""
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Sizes(DownloadColumn):
+        def render(self, task: "Task") -> Text:
+            return super().render(task) if task.total else Text(byte_size(int(task.completed)))
+
+    class Remaining(TimeRemainingColumn):
+        def render(self, task: "Task") -> Text:
+            return super().render(task) if task.total else Text()
+
+    return TextColumn("{task.description}"), BarColumn(), Sizes(), Remaining()

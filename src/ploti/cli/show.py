@@ -128,7 +128,7 @@ def _csv_value(value: object, raw: bool) -> object:
 
 
 def show_facts(facts: Mapping[str, object]) -> None:
-    """Print one thing's facts, a line each."""
+    """Print one thing's facts, a line each under its name as a table's column has it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -136,7 +136,7 @@ def show_facts(facts: Mapping[str, object]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name, Text(cell(value)))
+        table.add_row(name.upper(), Text(cell(value)))
     _print(table, _console())
 
 

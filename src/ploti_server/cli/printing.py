@@ -129,7 +129,7 @@ def _shown(character: str) -> str:
 def _print_rows(rows: Sequence[dict[str, Any]], title: str, *, whole: bool) -> None:
     """Print a table, or where the terminal is too narrow for that each row as lines of facts."""
     if not rows:
-        say(f"no {title or 'rows'} yet")
+        say(f"no {title or 'rows'}")
         return
     cells = [{name: as_text(value) for name, value in row.items()} for row in rows]
     if not whole:
