@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -245,13 +246,45 @@ def test_repair_puts_right_what_verify_found(feed, path, to, capsys):
         db.execute(f"UPDATE {A} SET value = -1 WHERE units = 4")
     code, out, _ = ploti(capsys, "verify", to)
     assert code == 1
-    assert f"`ploti sync repair {A}` puts it right" in out
-    code, out, _ = ploti(capsys, "repair", A, to, "--json")
+    told = re.search("`ploti sync (.*?)` puts it right", out)[1]
+    code, out, _ = ploti(capsys, *shlex.split(told), "--json")
     assert code == 0
     done = json.loads(out)
     assert [(each["equal"], each["added"], each["changed"], each["removed"]) for each in done] == [(True, 1, 1, 0)]
     assert len(done[0]["repairedBuckets"]) == 2
     assert ploti(capsys, "verify", to)[0] == 0
+
+
+def test_a_command_that_is_told_goes_into_a_shell(feed, tmp_path, capsys):
+    """Whatever the target's name; it names the target, and no password."""
+    path = tmp_path / "it's ours $HOME.duckdb"
+    ploti(capsys, SUBSCRIPTION, f"--to=duckdb:///{path}")
+    with duckdb.connect(str(path)) as db:
+        db.execute(f"DROP TABLE {A}")
+    for command in ("status", "verify"):
+        code, out, _ = ploti(capsys, command, f"--to=duckdb:///{path}")
+        told = re.search(f"{A} is gone: `(ploti sync repair --to .*?)` brings it back", out.replace("\n", " "))[1]
+        assert (code, shlex.split(told)[-1]) == (1, f"duckdb:///{path}")
+        code, out, _ = ploti(capsys, command, f"--to=duckdb:///{path}", "--json")
+        assert "`ploti sync repair --to ...` brings it back" in out
+    assert ploti(capsys, *shlex.split(told)[2:])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [("", "--to 'postgresql://{}' --schema 'my feeds'"), (":secret", "--to ..."), ("&password=secret", "--to ...")],
+)
+def test_a_command_that_is_told_has_no_password(postgres_database, feed, capsys, monkeypatch, tmp_path, more, told):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    address = postgres_database.removeprefix("postgresql://")
+    address = address + more if more.startswith("&") else address.replace("@", f"{more}@")
+    to = (f"--to=postgresql://{address}", "--schema=my feeds")
+    ploti(capsys, SUBSCRIPTION, *to)
+    with psycopg.connect(postgres_database) as db:
+        db.execute(f'DROP TABLE "my feeds".{A}')
+    out = ploti(capsys, "status", *to)[1]
+    assert f"`ploti sync repair {told.format(address)}` brings it back" in out
+    assert "secret" not in out
 
 
 def test_repair_of_a_dataset_that_is_not_there(feed, to, capsys):

@@ -100,7 +100,7 @@ def unequal(kit, feed):
 @pytest.mark.parametrize(("lose", "why"), [row[1:] for row in LOSSES], ids=[row[0] for row in LOSSES])
 def test_a_loss_is_told_and_the_next_sync_brings_the_table_back(kit, feed, lose, why):
     lose(kit)
-    told = {A: f"{why}: `ploti sync repair` brings it back"}
+    told = {A: f"{why}: `ploti sync repair --to ...` brings it back"}
     assert behind(kit) == told
     assert unequal(kit, feed) == told
     (report,) = sync_feed(feed, kit).datasets
@@ -144,7 +144,7 @@ def spoil(part, start, length):
 @pytest.mark.parametrize(("start", "length"), [(4, 40), (100, 900), (-200, 40)], ids=["head", "rows", "foot"])
 def test_a_part_that_is_damaged_inside_is_found_by_verify_and_brought_back(kit, feed, start, length):
     spoil(part_of(kit), start, length)
-    assert unequal(kit, feed)[A].endswith("gone or damaged: `ploti sync repair` brings it back")
+    assert unequal(kit, feed)[A].endswith("gone or damaged: `ploti sync repair --to ...` brings it back")
     assert not sync_feed(feed, kit).datasets
     with Client(**feed.api.client_options) as client:
         assert repair(client, kit.open(reach_nothing), [A])[0].after.equal

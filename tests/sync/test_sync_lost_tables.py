@@ -47,7 +47,7 @@ class LosingPostgres(InDatabase, Postgres):
 
 
 KITS = {"duckdb": LosingDuck, "geopackage": LosingGeoPackage, "parquet": Parquet, "postgresql": LosingPostgres}
-TOLD = f"the table {A} is gone: `ploti sync repair` brings it back"
+TOLD = f"the table {A} is gone: `ploti sync repair --to ...` brings it back"
 
 
 @pytest.fixture(params=KITS)

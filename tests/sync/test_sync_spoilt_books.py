@@ -6,7 +6,7 @@ from tests.sync.test_sync_duckdb_stories import DuckKit
 
 from ploti import Client
 from ploti.sync.loop import repair, sync, verify
-from ploti.sync.target import reach_nothing
+from ploti.sync.target import command, reach_nothing
 from ploti.testing.feed import SUBSCRIPTION, Feed
 from ploti.testing.stories import PERMITS, A, permits
 from ploti.testing.targets import check_rows, sync_feed
@@ -54,7 +54,7 @@ def test_a_schema_that_is_none_is_told_by_verify_and_brought_back_by_repair(kit,
     query(kit, f"UPDATE _ploti_datasets SET schema = '{schema}'")
     with Client(**feed.api.client_options) as client:
         (found,) = verify(client, kit.open(reach_nothing))
-        assert found.problem == "the schema in _ploti_datasets was changed by hand: `ploti sync repair` brings it back"
+        assert found.problem == f"the schema in _ploti_datasets was changed by hand: {command('repair')} brings it back"
         assert repair(client, kit.open(reach_nothing))[0].after.equal
 
 

@@ -2,11 +2,13 @@
 
 import json as json_text
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from shlex import quote as quoted
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 from urllib.parse import quote
 
 from cyclopts import App, Parameter
@@ -16,7 +18,7 @@ from ploti.cli.attachments import attachments_line, attachments_wire
 from ploti.cli.connect import told
 from ploti.cli.progress import watching
 from ploti.cli.show import AsJson, cell, counted, local_time, present, show_table, wire_time
-from ploti.sync.target import DatasetStatus, Say, Target, say_nothing
+from ploti.sync.target import TO, DatasetStatus, Say, Target, command, say_nothing
 from ploti.sync.targets import open_target
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from ploti.sync.loop import Repaired, SyncReport, Verified
     from ploti.sync.perform import DatasetReport
 
+_SECRET: Final = re.compile(r"://[^/@]*:[^/@]+@|password=")
+"""How a password stands in an address."""
 _WORKERS = 4
 """Datasets that a first load fetches at once."""
 BEHIND = 1
@@ -123,11 +127,12 @@ def sync_subscription(
                 progress.line(attachments_line(attachments_wire(each)))
             return report
 
+        address = _address(to, schema)
         if follow:
-            _follow(client, followed, run, progress.line, json)
+            _follow(client, followed, run, progress.line, address, as_json=json)
         report = run()
     more = {} if attachments is None else {"attachments": [attachments_wire(each) for each in files]}
-    present(_report_wire(report) | more, json, _show_report)
+    present(_report_wire(report) | more, json, lambda wire: _show_report(wire, address))
     return BEHIND if report.behind or any(each.problem for each in files) else 0
 
 
@@ -142,7 +147,7 @@ def _named(subscription: str | None) -> str:
 
 
 def _follow(
-    client: ploti.Client, subscription: str, run: "Callable[[], SyncReport]", say: Say, as_json: bool
+    client: ploti.Client, subscription: str, run: "Callable[[], SyncReport]", say: Say, address: str, *, as_json: bool
 ) -> NoReturn:
     """Run again and again until stopped, telling of each run that did something, and of the first."""
     from ploti.sync.follow import follow
@@ -153,7 +158,7 @@ def _follow(
             if as_json:
                 print(json_text.dumps(_report_wire(report)), flush=True)
             else:
-                _show_report(_report_wire(report))
+                _show_report(_report_wire(report), address)
                 sys.stdout.flush()
         quiet = True
     raise AssertionError("following has no end")
@@ -173,7 +178,7 @@ def status(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
     target = _target(to, schema)
     following(target)
     held = target.status()
-    present([_status_wire(each) for each in held], json, _show_status)
+    present([_status_wire(each) for each in held], json, lambda wire: _show_status(wire, _address(to, schema)))
     return BEHIND if any(each.held.behind for each in held) else 0
 
 
@@ -184,7 +189,7 @@ def verify(*, to: To, schema: Schema = None, json: AsJson = False) -> int:
 
     with watching(json) as progress, ploti.Client(waiting=told(progress.line)) as client:
         found = compare(client, _target(to, schema, progress.line), progress=progress)
-    present([_verified_wire(each) for each in found], json, _show_verified)
+    present([_verified_wire(each) for each in found], json, lambda wire: _show_verified(wire, _address(to, schema)))
     return 0 if all(each.equal for each in found) else BEHIND
 
 
@@ -204,7 +209,7 @@ def repair(*datasets: str, to: To, schema: Schema = None, json: AsJson = False) 
 
     with watching(json) as progress, ploti.Client(waiting=told(progress.line)) as client:
         done = mend(client, _target(to, schema, progress.line), datasets, progress=progress)
-    present([_repaired_wire(each) for each in done], json, _show_repaired)
+    present([_repaired_wire(each) for each in done], json, lambda wire: _show_repaired(wire, _address(to, schema)))
     return 0 if all(each.after.equal for each in done) else BEHIND
 
 
@@ -221,7 +226,7 @@ def resync(dataset: str, *, to: To, schema: Schema = None, rewrite_ids: RewriteI
 
     with watching(json) as progress, ploti.Client(waiting=told(progress.line)) as client:
         report = reload(client, _target(to, schema, progress.line), dataset, rewrite_ids=rewrite_ids, progress=progress)
-    present(_dataset_wire(report), json, lambda wire: _show_datasets([wire]))
+    present(_dataset_wire(report), json, lambda wire: _show_datasets([wire], _address(to, schema)))
 
 
 def _target(to: str, schema: str | None, say: Say = say_nothing, **more: Any) -> Target:
@@ -234,6 +239,19 @@ def _target(to: str, schema: str | None, say: Say = say_nothing, **more: Any) ->
 
 
 # what is printed
+
+
+def _address(to: str, schema: str | None) -> str:
+    """Give the options that name a target, as they go into a shell; a password is not repeated."""
+    if _SECRET.search(to):
+        return TO
+    return f"--to {quoted(to)}" + (f" --schema {quoted(schema)}" if schema is not None else "")
+
+
+def _show_table(columns: Sequence[str], rows: list[tuple[Any, ...]], address: str) -> None:
+    """Print a table; commands in it name the target."""
+    full = [tuple(each.replace(TO, address) if isinstance(each, str) else each for each in row) for row in rows]
+    show_table(columns, full)
 
 
 def _dataset_wire(report: "DatasetReport") -> dict[str, Any]:
@@ -298,21 +316,21 @@ def _repaired_wire(repaired: "Repaired") -> dict[str, Any]:
     }
 
 
-def _show_report(report: dict[str, Any]) -> None:
+def _show_report(report: dict[str, Any], address: str) -> None:
     if report["datasets"]:
-        _show_datasets(report["datasets"])
+        _show_datasets(report["datasets"], address)
     else:
         print("Everything is up to date.")
     for each in report.get("attachments", ()):
         print(attachments_line(each))
 
 
-def _show_datasets(datasets: list[dict[str, Any]]) -> None:
+def _show_datasets(datasets: list[dict[str, Any]], address: str) -> None:
     rows = [
         (each["datasetId"], _number(each["fromVersion"]), _number(each["version"]), _moved(each), _state(each))
         for each in datasets
     ]
-    show_table(("DATASET", "FROM", "TO", "ROWS", "STATE"), rows)
+    _show_table(("DATASET", "FROM", "TO", "ROWS", "STATE"), rows, address)
 
 
 def _number(version: int | None) -> str | None:
@@ -335,7 +353,7 @@ def _state(each: dict[str, Any]) -> str:
     return "; ".join([told, *each.get("notices", ())])
 
 
-def _show_status(held: list[dict[str, Any]]) -> None:
+def _show_status(held: list[dict[str, Any]], address: str) -> None:
     rows = [
         (
             each["datasetId"],
@@ -348,15 +366,15 @@ def _show_status(held: list[dict[str, Any]]) -> None:
         )
         for each in held
     ]
-    show_table(("DATASET", "TITLE", "VERSION", "SCHEMA", "ROWS", "LOADED", "STATE"), rows)
+    _show_table(("DATASET", "TITLE", "VERSION", "SCHEMA", "ROWS", "LOADED", "STATE"), rows, address)
 
 
-def _show_verified(found: list[dict[str, Any]]) -> None:
+def _show_verified(found: list[dict[str, Any]], address: str) -> None:
     rows = [(each["datasetId"], _number(each["version"]), each["records"], _verdict(each)) for each in found]
-    show_table(("DATASET", "VERSION", "RECORDS", "RESULT"), rows)
+    _show_table(("DATASET", "VERSION", "RECORDS", "RESULT"), rows, address)
 
 
-def _show_repaired(done: list[dict[str, Any]]) -> None:
+def _show_repaired(done: list[dict[str, Any]], address: str) -> None:
     rows = [
         (
             each["datasetId"],
@@ -367,7 +385,7 @@ def _show_repaired(done: list[dict[str, Any]]) -> None:
         )
         for each in done
     ]
-    show_table(("DATASET", "VERSION", "RECORDS", "REPAIRED", "RESULT"), rows)
+    _show_table(("DATASET", "VERSION", "RECORDS", "REPAIRED", "RESULT"), rows, address)
 
 
 def _verdict(each: dict[str, Any]) -> str:
@@ -376,4 +394,4 @@ def _verdict(each: dict[str, Any]) -> str:
     if each["equal"]:
         return "equal"
     count = len(each["differingBuckets"])
-    return f"differs in {count} of 1,024 parts: `ploti sync repair {each['datasetId']}` puts it right"
+    return f"differs in {count} of 1,024 parts: {command('repair', each['datasetId'])} puts it right"

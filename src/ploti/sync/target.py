@@ -21,6 +21,9 @@ Reach = Callable[[str], None]
 Say = Callable[[str], None]
 """Takes one line for a person, such as who is being waited for."""
 
+TO: Final = "--to ..."
+"""Stands in a command in a message for the options that name the target."""
+
 
 def reach_nothing(step: str) -> None:
     """Pass every named step."""
@@ -337,9 +340,14 @@ def gone(table: str) -> str:
     return f"the table {table} is gone"
 
 
+def command(*words: str) -> str:
+    """Give a command of `ploti sync` as messages have it; who knows the target's address puts it in place of `TO`."""
+    return f"`{' '.join(('ploti sync', *words, TO))}`"
+
+
 def brought_back(wrong: str) -> str:
     """Add to what is wrong with a table what to do about it."""
-    return f"{wrong}: `ploti sync repair` brings it back"
+    return f"{wrong}: {command('repair')} brings it back"
 
 
 def as_found(held: Held, lost: str | None) -> Held:

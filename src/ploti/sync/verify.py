@@ -26,13 +26,14 @@ from ploti.sync.target import (
     TableSpoilt,
     Target,
     TargetState,
+    command,
     reach_nothing,
 )
 
 _MOVES_MOST: Final = 5
 _UNDONE: Final = (
-    "rows that were put right are wrong again: look for triggers or rules of yours on the table, then run "
-    "`ploti sync repair` again"
+    f"rows that were put right are wrong again: look for triggers or rules of yours on the table, then run "
+    f"{command('repair')} again"
 )
 
 
@@ -112,7 +113,7 @@ def following(target: Target) -> TargetState:
     """Give what a target holds; raises SyncError where it follows no subscription yet."""
     state = target.state()
     if state.subscription_id is None:
-        raise SyncError("This target follows no subscription yet: run `ploti sync SUBSCRIPTION --to ...` on it first.")
+        raise SyncError(f"This target follows no subscription yet: run {command('SUBSCRIPTION')} on it first.")
     return state
 
 
@@ -120,7 +121,7 @@ def _loaded(target: Target, datasets: Collection[str]) -> list[Held]:
     held = {name: each for name, each in following(target).datasets.items() if each.version is not None}
     unknown = sorted(set(datasets) - held.keys())
     if unknown:
-        raise SyncError(f"{unknown[0]} has no rows here: `ploti sync status` lists what has.")
+        raise SyncError(f"{unknown[0]} has no rows here: {command('status')} lists what has.")
     return [held[name] for name in sorted(datasets or held)]
 
 
@@ -196,7 +197,7 @@ class _Check:
         except Reload as gone:
             raise SyncError(
                 f"the snapshot of version {self.held.version} is not kept any more: "
-                f"`ploti sync resync {self.held.dataset_id}` loads the current one"
+                f"{command('resync', self.held.dataset_id)} loads the current one"
             ) from gone
 
     def _delivery(self) -> Delivery:

@@ -25,6 +25,7 @@ from ploti.sync.target import (
     TargetState,
     TargetUnusable,
     as_found,
+    brought_back,
     gone,
 )
 from ploti.sync.targets._duckdb_digest import digest_of_parts
@@ -147,7 +148,7 @@ class Books:
         if schema is None:
             raise StepRefused("no rows were loaded yet")
         if schema is _NO_SCHEMA:
-            raise TableSpoilt(f"the schema in {DATASETS} was changed by hand: `ploti sync repair` brings it back")
+            raise TableSpoilt(brought_back(f"the schema in {DATASETS} was changed by hand"))
         return schema
 
     def names(self, db: Database, asked: str | None) -> TableNames:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
 from ploti.contract.files import RECORD_ID
-from ploti.sync.target import Delivery, RowsDiffer, StepBlocked, StepRefused
+from ploti.sync.target import Delivery, RowsDiffer, StepBlocked, StepRefused, command
 from ploti.sync.targets._parts import quoted
 
 _NO_COLUMN: Final = re.compile(r'(?:a column named|Referenced column) "(.*)"|no such column: (.*)')
@@ -39,6 +39,11 @@ def check_place(found: Place | None, *, made: bool) -> None:
         raise StepBlocked(
             f"{article} {found.kind} {found.table} that sync did not make is there already: rename or drop it"
         )
+
+
+def no_table(dataset_id: str) -> StepRefused:
+    """Say that changes came for a table that is not there any more."""
+    return StepRefused(f"the table is not there any more: run {command('resync', dataset_id)}")
 
 
 def cannot_follow(what: str, table: str, why: str) -> StepBlocked:

@@ -21,14 +21,13 @@ from ploti.sync.target import (
     Moved,
     Reach,
     Say,
-    StepRefused,
     Target,
     check_columns,
     check_whole,
     reach_nothing,
 )
 from ploti.sync.targets._books import Books, BooksInFile
-from ploti.sync.targets._checks import check_place
+from ploti.sync.targets._checks import check_place, no_table
 from ploti.sync.targets._duckdb_digest import digest_of
 from ploti.sync.targets._duckdb_file import DuckFile, quoted
 from ploti.sync.targets._duckdb_rows import (
@@ -91,7 +90,7 @@ class DuckTarget(BooksInFile):
             delivery = self._named(db, delivery)
             known = _BOOKS.read_schema(db, delivery.dataset_id)
             if known is None:
-                raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
+                raise no_table(delivery.dataset_id)
             moved = apply_changes(db, delivery, known)
             self._keep_history(db, delivery)
             self.reach("sync.rows_written")

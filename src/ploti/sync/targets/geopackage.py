@@ -33,7 +33,7 @@ from ploti.sync.targets import _geopackage_layout as layout
 from ploti.sync.targets import _geopackage_rows as rows
 from ploti.sync.targets import _geopackage_shape as shapes
 from ploti.sync.targets._books import DATASETS, Books, BooksInFile
-from ploti.sync.targets._checks import check_applied, check_loaded, check_place, check_snapshot
+from ploti.sync.targets._checks import check_applied, check_loaded, check_place, check_snapshot, no_table
 from ploti.sync.targets._geopackage_digest import digest_of
 from ploti.sync.targets._geopackage_file import GeoPackageFile, rows_of
 from ploti.sync.targets._geopackage_history import LayerHistory
@@ -104,7 +104,7 @@ class GeoPackageTarget(BooksInFile):
         """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction."""
         with self._step(delivery) as step:
             if step.known is None:
-                raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
+                raise no_table(delivery.dataset_id)
             shape = step.shape
             if shape is None or not shape.keyed or not shape.widens_to(step.columns, step.delivered):
                 raise RowsDiffer("the table's columns are not those of the version before")

@@ -27,7 +27,6 @@ from ploti.sync.target import (
     Reach,
     RowsDiffer,
     Say,
-    StepRefused,
     TableSpoilt,
     Target,
     TargetState,
@@ -38,7 +37,7 @@ from ploti.sync.target import (
 )
 from ploti.sync.targets import _postgresql_rows as rows
 from ploti.sync.targets._books import Books
-from ploti.sync.targets._checks import check_applied, check_loaded, check_place, check_snapshot
+from ploti.sync.targets._checks import check_applied, check_loaded, check_place, check_snapshot, no_table
 from ploti.sync.targets._duckdb_digest import digest_of_parts
 from ploti.sync.targets._history import History, Past, counted
 from ploti.sync.targets._parts import lost_ids, reading
@@ -142,7 +141,7 @@ class PostgresTarget:
         """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction."""
         with self._step(delivery) as step:
             if step.known is None:
-                raise StepRefused("the table is not there any more: run `ploti sync resync` for the dataset")
+                raise no_table(delivery.dataset_id)
             shape = step.shape
             if shape is None or not shape.keyed or not shape.widens_to(step.columns, step.delivered):
                 raise RowsDiffer("the table's columns are not those of the version before")
