@@ -65,6 +65,14 @@ def fill_logs(home: str, subscriptions: str) -> None:
     fill(Path(home), 20, int(subscriptions), 250 * int(subscriptions))
 
 
+def list_many(home: str, datasets: str) -> None:
+    """Fill a home folder with a subscription to many datasets whose files nobody reads."""
+    from bench.service_world import fill_many
+
+    Path(home).mkdir(parents=True, exist_ok=True)
+    fill_many(Path(home), int(datasets))
+
+
 def publish_many(home: str, datasets: str) -> None:
     """Publish the first version of many small datasets, each from a state of its own; notes key and subscription."""
     from bench.jobs import publisher, set_up
@@ -88,7 +96,7 @@ def publish_many(home: str, datasets: str) -> None:
             raise RuntimeError(f"{dataset_id} ended {done.outcome}: {done.reason}")
 
 
-JOBS = {"write-states": write_states, "release": release, "fill-logs": fill_logs, "publish-many": publish_many}
+JOBS = {job.__name__.replace("_", "-"): job for job in (write_states, release, fill_logs, list_many, publish_many)}
 
 if __name__ == "__main__":
     JOBS[sys.argv[1]](*sys.argv[2:])
