@@ -550,6 +550,32 @@ def test_changes_of_columns_are_told_also_where_no_row_changed(clocked):
     assert newest == [(A, 4, "2.0")]
 
 
+def test_changes_of_columns_that_a_version_taken_back_made_are_told_with_the_next_one(clocked):
+    """Page 001: a version's schema change is measured from the last version released before it, taken back or not."""
+    clocked.add(A, {"a": "string"}, {record_id(1): {"a": "1"}})
+    clocked.pass_days(1)
+    clocked.reload(A, {record_id(1): {"b": "1"}}, "schema_changed", columns={"b": "string"})
+    clocked.reload(A, {record_id(1): {"c": "1"}}, "schema_changed", columns={"c": "string"})
+    clocked.api.keep(A, 2, "released_again")
+    since = datetime(2026, 10, 2, tzinfo=UTC)
+    with ploti.Client(**clocked.api.client_options) as client, changes_since(client, SUBSCRIPTION, since) as changes:
+        told = [(each.version["version"], each.schema["schemaVersion"]) for each in changes if each.schema is not None]
+    assert told == [(3, "2.0"), (3, "3.0")]
+
+
+def test_a_schema_is_told_once_however_its_number_sorts_as_text(clocked):
+    columns = {"a": "string"}
+    clocked.add(A, columns, {record_id(1): {"a": "1"}})
+    clocked.pass_days(1)
+    for number in range(11):
+        columns = columns | {f"c{number}": "string"}
+        clocked.update(A, columns=columns, put={record_id(1): dict.fromkeys(columns, "1")})
+    since = datetime(2026, 10, 2, tzinfo=UTC)
+    with ploti.Client(**clocked.api.client_options) as client, changes_since(client, SUBSCRIPTION, since) as changes:
+        told = [each.schema["schemaVersion"] for each in changes if each.schema is not None]
+    assert told == [f"1.{number}" for number in range(1, 12)]
+
+
 NOW = datetime(2026, 10, 18, 12, tzinfo=UTC)
 
 

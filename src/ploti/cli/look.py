@@ -320,7 +320,7 @@ def _change_wire(each: Changed) -> dict[str, Any]:
         "changedColumns": list(each.columns),
         "record": each.record,
         "rows": each.rows,
-        "schemaVersion": each.version["schemaVersion"],
+        "schemaVersion": (each.schema or each.version)["schemaVersion"],
         "schemaChange": each.schema["changeFromPrevious"] if each.schema is not None else None,
     }
 

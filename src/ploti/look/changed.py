@@ -57,11 +57,11 @@ class Changed:
 
 @dataclass(frozen=True)
 class Released:
-    """A version that was released since, with its schema where it began one."""
+    """A version that was released since, with the schemas that it brought: its own, and of versions taken back."""
 
     dataset: Dataset
     version: Version
-    began: Schema | None
+    began: Sequence[Schema] = ()
 
 
 @dataclass(frozen=True)
@@ -130,24 +130,30 @@ def _released(
 
 def _versions(client: Client, dataset: Dataset, since: datetime) -> Iterator[Released]:
     """Give a dataset's versions released since; its schemas are read only where one of these began one."""
-    schemas: dict[str, Schema] = {}
+    schemas: list[Schema] = []
     newest_first = client.feeds.datasets.versions.iter(dataset["id"], order="desc")
     for version, before in pairwise(chain(newest_first, (None,))):
         if version is None or datetime.fromisoformat(version["publishedAt"]) < since:
             return
-        began = before is not None and version["schemaVersion"] != before["schemaVersion"]
-        if began and not schemas:
-            listed = client.feeds.datasets.schemas(dataset["id"])["schemas"]
-            schemas = {schema["schemaVersion"]: schema for schema in listed}
-        yield Released(dataset, version, schemas.get(version["schemaVersion"]) if began else None)
+        if before is None or version["schemaVersion"] == before["schemaVersion"]:
+            yield Released(dataset, version)
+            continue
+        schemas = schemas or client.feeds.datasets.schemas(dataset["id"])["schemas"]
+        passed, own = _ordered(before["schemaVersion"]), _ordered(version["schemaVersion"])
+        began = [schema for schema in schemas if passed < _ordered(schema["schemaVersion"]) <= own]
+        yield Released(dataset, version, began)
+
+
+def _ordered(schema_version: str) -> list[int]:
+    return [int(part) for part in schema_version.split(".")]
 
 
 def _changes(look: Look, released: Sequence[Released], last: bool) -> Iterator[Changed]:
     before: dict[str, _Before] = {}
     for each in released:
         dataset, version = each.dataset, each.version
-        if each.began is not None and each.began["changeFromPrevious"] is not None:
-            yield Changed(dataset, version, "schema_changed", schema=each.began)
+        for schema in each.began:
+            yield Changed(dataset, version, "schema_changed", schema=schema)
         if version["previousVersion"] is None:
             yield Changed(dataset, version, "first", rows=version["rowCount"])
         elif version["resyncRequired"]:
