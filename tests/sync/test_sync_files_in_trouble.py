@@ -4,7 +4,8 @@ import os
 import resource
 import signal
 import sqlite3
-from contextlib import closing, contextmanager
+import threading
+from contextlib import closing, contextmanager, suppress
 
 import duckdb
 import pytest
@@ -12,9 +13,9 @@ from tests.sync.deliveries import Files, held, rows_of
 from tests.sync.kits import GeoPackageKit
 from tests.sync.test_sync_duckdb_stories import DuckKit
 
-from ploti import Client
-from ploti.sync.loop import following, repair, resync, verify
-from ploti.sync.target import StepRefused, TargetUnusable, reach_nothing
+from ploti import Client, PlotiError, Retries
+from ploti.sync.loop import following, repair, resync, sync, verify
+from ploti.sync.target import StepRefused, TargetBusy, TargetUnusable, reach_nothing
 from ploti.sync.targets import open_target
 from ploti.testing.feed import Feed
 from ploti.testing.stories import PERMITS, A, permits
@@ -97,6 +98,69 @@ def test_a_file_that_is_none_or_damaged_is_named_and_stays(kit, feed, spoil, why
     check_rows(feed, kit, A, 1)
 
 
+@pytest.mark.parametrize("name", ["catalog.yaml", "linked/catalog.yaml", "../here/catalog.yaml"])
+def test_a_file_that_is_none_is_named_alike_however_it_is_written(kind, tmp_path, monkeypatch, name):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "linked").symlink_to(folder)
+    (folder / "catalog.yaml").write_text("datasets:\n- permits\n")
+    target = open_target(f"{SCHEMES[kind]}:///{name}")
+    with pytest.raises(
+        TargetUnusable, match=rf"Cannot use {name}: it is no database of this kind .*: name another file"
+    ):
+        target.status()
+    with Client(api_key="ploti_x", base_url="http://127.0.0.1:9") as client, pytest.raises(TargetUnusable):
+        repair(client, target)
+    assert {each.name for each in folder.iterdir()} == {"catalog.yaml", "linked"}
+
+
+def test_a_file_is_no_folder(tmp_path):
+    path = tmp_path / "records.duckdb"
+    path.write_bytes(b"rows")
+    with pytest.raises(TargetUnusable, match=f"{path} is a file: name a folder, as parquet:///records"):
+        open_target(f"parquet:///{path}")
+
+
+@pytest.mark.parametrize("url", ["duckdb:///{}/records.duckdb", "sqlite:///{}/records.gpkg", "parquet:///{}/records"])
+@pytest.mark.parametrize("place", ["here", "not/yet/here"])
+def test_where_nothing_is_nothing_is_left(tmp_path, url, place):
+    (tmp_path / "here").mkdir()
+    target = open_target(url.format(tmp_path / place))
+    with Client(api_key="ploti_x", base_url="http://127.0.0.1:9", retries=Retries(attempts=1)) as client:
+        for use in (
+            lambda: repair(client, target),
+            lambda: resync(client, target, A),
+            lambda: sync(client, "sub_a", target),
+        ):
+            with pytest.raises(PlotiError):
+                use()
+            assert [each.name for each in tmp_path.rglob("*")] == ["here"]
+
+
+@pytest.mark.parametrize("scheme", ["duckdb", "sqlite", "parquet"])
+def test_runs_that_come_and_go_where_nothing_is_keep_each_other_away(tmp_path, scheme):
+    """A run may open a lock that another one takes away: then it takes the one that is there."""
+    inside, most, lock = [], [], threading.Lock()
+
+    def come_and_go():
+        target = open_target(f"{scheme}:///{tmp_path / 'deep' / 'target'}")
+        for _ in range(200):
+            with suppress(TargetBusy, TargetUnusable), target.lock():
+                with lock:
+                    inside.append(1)
+                    most.append(len(inside))
+                with lock:
+                    inside.pop()
+
+    runs = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join()
+    assert max(most) == 1
+
+
 def test_a_folder_is_no_file(kind, tmp_path):
     with pytest.raises(TargetUnusable, match=f"{tmp_path} is a folder: name a file in it, as {SCHEMES[kind]}:///"):
         open_target(f"{SCHEMES[kind]}:///{tmp_path}")
@@ -166,7 +230,7 @@ def test_without_room_for_a_first_file_nothing_is_left_of_it(tmp_path, feed):
     kit = DuckKit(tmp_path)
     with little_room(4096), pytest.raises(TargetUnusable, match=r"Cannot use .*, then run sync again"):
         sync_feed(feed, kit)
-    assert {each.name for each in tmp_path.iterdir() if each.is_file()} == {"records.duckdb.sync-lock"}
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == []
     assert not sync_feed(feed, kit).behind
 
 

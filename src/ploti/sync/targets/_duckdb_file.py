@@ -1,5 +1,6 @@
 """Opening a DuckDB file that others read too: created for older readers, waited for when locked (D11.9)."""
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -175,8 +176,14 @@ def explained(path: Path) -> Iterator[None]:
         if isinstance(error, duckdb.TransactionException) and _BROKEN_RULE in told:
             raise StepBlocked(f"something of yours stands in the way: {told}") from error
         named = _NAMED.search(told)
-        own = named is None or named[1] == str(path) or any(named[1].startswith(f"{path}{end}") for end in _BESIDE)
+        own = named is None or _is_of(named[1], path)
         raise (file_trouble(path, told) if own else None) or StepRefused(told) from error
+
+
+def _is_of(named: str, path: Path) -> bool:
+    """Tell whether DuckDB names a file or what it puts beside it; it tells a relative path as a whole one."""
+    there, here = os.path.realpath(named), os.path.realpath(path)
+    return there == here or there.startswith(tuple(f"{here}{end}" for end in _BESIDE))
 
 
 def first_line(error: BaseException) -> str:
