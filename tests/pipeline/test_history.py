@@ -68,6 +68,19 @@ def test_a_folder_whose_names_disagree_with_their_dates_is_refused_before_its_fi
         next(history_states(str(folder(*names)), None, folder()))
 
 
+def test_a_date_in_the_future_is_refused_before_the_first_state(folder):
+    """As `check --at` refuses it: no later state could be given any more."""
+    names = folder("001-2024-05-31.csv", "002-2999-01-01.csv")
+    with pytest.raises(CheckRefused, match=r"002-2999-01-01.csv .* in the future"):
+        next(history_states(str(names), None, names, now=day("2024-06-01")))
+
+
+def test_states_without_a_date_are_never_read_in_the_future(folder):
+    names = folder("001.csv", "002.csv", "003.csv")
+    states = history_states(str(names), day("2024-05-30"), names, now=day("2024-06-01"))
+    assert [state.fetched_at for state in states] == [day("2024-05-31"), day("2024-06-01"), day("2024-06-01")]
+
+
 def test_states_of_one_day_follow_each_other(folder):
     assert [at for _, at in given(folder("001-2024-05-31.csv", "002-2024-05-31.csv"))] == [day("2024-05-31")] * 2
 
@@ -134,6 +147,12 @@ def test_a_commit_whose_time_goes_back_was_read_when_the_one_before_it_was(repos
     for content, number in (("a\n1\n", 5), ("a\n2\n", 3), ("a\n3\n", 6)):
         repository.commit(content, f"2024-01-0{number}T00:00:00+00:00")
     assert [when.day for _, when in past("data.csv")] == [5, 5, 6]
+
+
+def test_a_commit_of_a_clock_ahead_was_read_now(repository, tmp_path):
+    repository.commit("a\n1\n", "2099-01-01T00:00:00+00:00")
+    (only,) = history_states(f"{repository.folder}:data.csv", None, tmp_path, now=day("2024-06-01"))
+    assert only.fetched_at == day("2024-06-01")
 
 
 def test_a_folder_of_a_repository_is_no_state(repository, past):

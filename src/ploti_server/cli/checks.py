@@ -145,7 +145,7 @@ def _require_one_way(
 def _past(ports: Ports, dataset: str, history: str, scratch: Path) -> Iterator[GivenState]:
     with ports.store.read() as records:
         last = records.catalog.refresh(dataset).last_checked_at
-    yield from history_states(history, last, scratch)
+    yield from history_states(history, last, scratch, ports.clock.now())
 
 
 def told_check(done: Check) -> dict[str, Any]:

@@ -10,23 +10,26 @@ from typing import Final
 from ploti_server.pipeline.check import CheckRefused, GivenState
 
 FIRST_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_EVER: Final = datetime.max.replace(tzinfo=UTC)
 _DATE = re.compile(r"(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)")
 
 
-def history_states(where: str, last_checked_at: datetime | None, scratch: Path) -> Iterator[GivenState]:
-    """Give the states of FOLDER or REPO:PATH, oldest first, each with the time it was read.
+def history_states(
+    where: str, last_checked_at: datetime | None, scratch: Path, now: datetime = _EVER
+) -> Iterator[GivenState]:
+    """Give the states of FOLDER or REPO:PATH, oldest first, each with the time it was read, none after `now`.
 
     A state's time is the date in its name, else a day after the state before it, else 2000-01-01. Files of a git
     history are written into `scratch`. Raises `CheckRefused` where there is nothing to read.
     """
     folder = Path(where)
     if folder.is_dir():
-        yield from _dated(_numbered_files(folder), last_checked_at)
+        yield from _dated(_numbered_files(folder), last_checked_at, now)
         return
     repository, colon, path = where.rpartition(":")
     if not colon or not Path(repository).is_dir():
         raise CheckRefused(f"{where} is neither a folder of states nor REPO:PATH of a file in a git repository")
-    yield from _commits(Path(repository), path, scratch)
+    yield from _commits(Path(repository), path, scratch, now)
 
 
 def _numbered_files(folder: Path) -> list[Path]:
@@ -36,11 +39,14 @@ def _numbered_files(folder: Path) -> list[Path]:
     return files
 
 
-def _dated(files: list[Path], last: datetime | None) -> list[GivenState]:
+def _dated(files: list[Path], last: datetime | None, now: datetime) -> list[GivenState]:
     """Give every file its time, before any is read; refuses files that are not in the order of their dates."""
     states: list[GivenState] = []
     for file in files:
-        at = _day_of(file) or (FIRST_DAY if last is None else last + timedelta(days=1))
+        dated = _day_of(file)
+        if dated is not None and dated > now:
+            raise CheckRefused(f"{file.name} has a date in the future: name it by the day when it was read")
+        at = dated or _day_after(last, now)
         if states and last is not None and at < last:
             raise CheckRefused(
                 f"{file.name} was read before {states[-1].file.name}, which comes first: "
@@ -51,6 +57,10 @@ def _dated(files: list[Path], last: datetime | None) -> list[GivenState]:
     return states
 
 
+def _day_after(last: datetime | None, now: datetime) -> datetime:
+    return FIRST_DAY if last is None else max(last, min(last + timedelta(days=1), now))
+
+
 def _day_of(file: Path) -> datetime | None:
     found = _DATE.search(file.name)
     try:
@@ -59,7 +69,7 @@ def _day_of(file: Path) -> datetime | None:
         raise CheckRefused(f"{file.name} names no day of the calendar: rename it") from error
 
 
-def _commits(repository: Path, path: str, scratch: Path) -> Iterator[GivenState]:
+def _commits(repository: Path, path: str, scratch: Path, now: datetime) -> Iterator[GivenState]:
     listed = _git(repository, "log", "--reverse", "--format=%H %cI", "--", path).decode().split("\n")
     commits = [line.split(" ") for line in listed if line]
     if not commits:
@@ -73,7 +83,7 @@ def _commits(repository: Path, path: str, scratch: Path) -> Iterator[GivenState]
             continue  # the commit that deleted the file: it holds no state
         file = scratch / f"{number:06d}-{commit[:12]}{suffix}"
         file.write_bytes(content)
-        committed = datetime.fromisoformat(moment).astimezone(UTC)
+        committed = min(datetime.fromisoformat(moment).astimezone(UTC), now)
         read_at = max(committed, read_at or committed)  # clocks of committers differ, and a rebase keeps old times
         yield GivenState(file, read_at)
     if read_at is None:
