@@ -115,11 +115,20 @@ def test_a_file_that_is_none_is_named_alike_however_it_is_written(kind, tmp_path
     assert {each.name for each in folder.iterdir()} == {"catalog.yaml", "linked"}
 
 
-def test_a_file_is_no_folder(tmp_path):
-    path = tmp_path / "records.duckdb"
-    path.write_bytes(b"rows")
-    with pytest.raises(TargetUnusable, match=f"{path} is a file: name a folder, as parquet:///records"):
-        open_target(f"parquet:///{path}")
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("parquet:///{}", "name another folder, as parquet:///records"),
+        ("parquet:///{}/not/yet", "name another folder, as parquet:///records"),
+        ("duckdb:///{}/records.duckdb", "name another file, as duckdb:///records.duckdb"),
+        ("sqlite:///{}/not/yet.gpkg", "name another file, as sqlite:///records.gpkg"),
+    ],
+)
+def test_a_file_is_no_folder(tmp_path, url, told):
+    path = tmp_path / "catalog.yaml"
+    path.write_text("datasets:\n- permits\n")
+    with pytest.raises(TargetUnusable, match=f"{path} is a file: {told}"):
+        open_target(url.format(path))
 
 
 @pytest.mark.parametrize("url", ["duckdb:///{}/records.duckdb", "sqlite:///{}/records.gpkg", "parquet:///{}/records"])

@@ -21,8 +21,9 @@ def path_in(url: str, kind: str, example: str) -> Path:
     try:
         if kind == "file" and path.is_dir():
             raise TargetUnusable(f"{path} is a folder: name a file in it, as {parts.scheme}:///{path / example}")
-        if kind == "folder" and path.exists() and not path.is_dir():
-            raise TargetUnusable(f"{path} is a file: name a folder, as {parts.scheme}:///{example}")
+        folders = [each for each in (path, *path.parents)[kind == "file" :] if each.exists()]
+        if folders and not folders[0].is_dir():
+            raise TargetUnusable(f"{folders[0]} is a file: name another {kind}, as {parts.scheme}:///{example}")
         return path.resolve() if path.is_symlink() else path
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links before Python 3.13
         raise TargetUnusable(f"{url!r} names no {kind}: {error}") from error
