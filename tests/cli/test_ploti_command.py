@@ -305,6 +305,17 @@ def test_changes_tell_the_version_that_each_dataset_has_now_and_what_its_schema_
     )
 
 
+def test_a_schema_change_of_many_columns_stays_one_line(fake, capsys):
+    change = SHAPE["changeFromPrevious"]
+    many = [{"name": f"{at}_{'x' * 30}", "type": "string", "nullable": True} for at in range(300)]
+    shape = {**SHAPE, "changeFromPrevious": {**change, "added": many}}
+    fake.publish(PERMITS, files={SNAPSHOT: snapshot("P-1")}, schema=shape, reason="schema_changed", row_count=1)
+    assert ploti(f"changes {SUB} --since 1d") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(" ")] == []
+    assert [line.rsplit(", ", 1)[1] for line in lines if "schema changed" in line] == ["292 more"]
+
+
 def test_nothing_that_changed_is_told(fake, capsys):
     assert ploti(f"changes {SUB} --since 2099-01-01") == 0
     assert capsys.readouterr().out == "Nothing changed.\n"

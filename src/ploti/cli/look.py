@@ -39,6 +39,8 @@ from ploti.look.view import Record
 SHOWN: Final = 100
 """Records that people are shown unless they ask for more."""
 _CELL: Final = 60
+_COLUMNS: Final = 12
+"""Columns that people are told of a schema change; programs get all."""
 _COUNT: Final = validators.Number(gte=0)
 Limit = Annotated[
     int | None, Parameter(validator=_COUNT, help=f"Records to show; {SHOWN} unless given, all for programs.")
@@ -418,6 +420,8 @@ def _schema_told(schema: Schema) -> str:
     told += [f"{column['name']} may be empty" for column in change["nullabilityChanged"] if column["to"]]
     if change["keyColumnsChanged"]:
         told.append(f"key {' '.join(schema['keyColumns'])}" if schema["keyColumns"] else "no key")
+    if len(told) > _COLUMNS:
+        told[_COLUMNS:] = [f"{len(told) - _COLUMNS:,} more"]
     return f"schema {schema['schemaVersion']} after {change['previousSchemaVersion']}: {', '.join(told)}"
 
 
