@@ -293,6 +293,30 @@ def test_an_index_that_cannot_take_a_columns_new_type_blocks_and_is_named(kit):
     kit.execute("DROP INDEX plain")
 
 
+@pytest.mark.parametrize("kit", ["duckdb", "geopackage", "postgresql"], indirect=True)
+@pytest.mark.parametrize("way", ["changes", "reload", "another shape"])
+def test_a_unique_index_that_new_rows_break_blocks_and_is_named(kit, way):
+    feed = fed(kit)
+    kit.execute(f"CREATE UNIQUE INDEX mine ON {A} (units, number)")
+    kit.execute(f"CREATE INDEX plain ON {A} (number)")
+    same = {record_id(number): permit(1) for number in range(5, 8)}
+    if way == "changes":
+        version = feed.update(A, put=same)
+    elif way == "reload":
+        version = feed.reload(A, same, "previous_unavailable")
+    else:
+        narrow = {id_: {"number": row["number"], "units": row["units"]} for id_, row in same.items()}
+        version = feed.reload(A, narrow, "schema_changed", columns={"number": "string", "units": "integer"})
+    (held,) = apply_major(feed, kit).behind
+    assert held.held.state == "blocked"
+    assert re.search(r"\bmine\b|units, .*number", held.held.reason)
+    assert "plain" not in held.held.reason
+    check_rows(feed, kit, A, 1)
+    kit.execute("DROP INDEX mine")
+    assert not apply_major(feed, kit).behind
+    check_rows(feed, kit, A, version)
+
+
 def test_a_primary_key_of_the_users_survives_in_duckdb(tmp_path):
     kit = Duck(tmp_path)
     feed = fed(kit)

@@ -10,11 +10,14 @@ import duckdb
 from ploti.contract.files import GEOMETRY
 from ploti.contract.resources import Schema
 from ploti.contract.values import STORAGE_TYPES, ColumnType
-from ploti.sync.target import column_comment
+from ploti.sync.target import StepBlocked, column_comment
 from ploti.sync.targets._checks import cannot_follow, check_place, named, speaking_of
 from ploti.sync.targets._duckdb_file import first_line, literal, quoted
 
 _POINT: Final = "Point"
+_KEY: Final = "primary key"
+_UNIQUE: Final = "CREATE UNIQUE"
+_EQUAL: Final = "duplicate key"
 _UNFIT: Final = (duckdb.ProgrammingError, duckdb.IntegrityError, duckdb.NotSupportedError, duckdb.DataError)
 """What DuckDB raises for an index that columns or rows do not fit, not for a full disk."""
 
@@ -124,9 +127,7 @@ def _built_on(db: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, str]
     here = "WHERE database_name = current_database() AND schema_name = current_schema() AND table_name = ?"
     indexes = db.execute(f"SELECT index_name, sql FROM duckdb_indexes() {here} AND sql <> ''", [table]).fetchall()
     key = f"SELECT constraint_text FROM duckdb_constraints() {here} AND constraint_type = 'PRIMARY KEY'"
-    keys = [
-        ("primary key", f"ALTER TABLE {quoted(table)} ADD {text}") for (text,) in db.execute(key, [table]).fetchall()
-    ]
+    keys = [(_KEY, f"ALTER TABLE {quoted(table)} ADD {text}") for (text,) in db.execute(key, [table]).fetchall()]
     return [*keys, *((named("index", name), statement) for name, statement in indexes)]
 
 
@@ -135,6 +136,15 @@ def bring_back(db: duckdb.DuckDBPyConnection, table: str, built: Sequence[tuple[
     for what, statement in built:
         with _following(what, table, _UNFIT):
             db.execute(statement)
+
+
+def kept_apart(db: duckdb.DuckDBPyConnection, table: str, error: duckdb.Error) -> StepBlocked | None:
+    """Name what of the user's may keep rows apart where an error is about equal ones, which DuckDB does not."""
+    if _EQUAL not in str(error).lower():
+        return None
+    unique = [what for what, made in _built_on(db, table) if made.startswith(_UNIQUE) or what == _KEY]
+    told = f"your {' or '.join(unique)} stands in the way of rows of {table} ({first_line(error)})"
+    return StepBlocked(f"{told}: change or drop it, then run sync again") if unique else None
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from ploti.sync.targets._duckdb_rows import (
     rewrite_ids,
     wanted_columns,
 )
-from ploti.sync.targets._duckdb_shape import shape_of
+from ploti.sync.targets._duckdb_shape import kept_apart, shape_of
 from ploti.sync.targets._history import History, Past, counted
 from ploti.sync.targets._parts import lost_ids
 from ploti.sync.targets._paths import path_in
@@ -70,7 +70,7 @@ class DuckTarget(BooksInFile):
     def load(self, delivery: Delivery, held: Held, info: DatasetInfo | None) -> Moved:
         """Replace a dataset's rows by the snapshot and store `held`, as one transaction."""
         check_columns(delivery.schema)
-        with self._transaction() as db:
+        with self._step(delivery) as db:
             delivery = self._named(db, delivery)
             known = _BOOKS.read_schema(db, delivery.dataset_id)
             moved = replace_rows(db, delivery, known)
@@ -86,7 +86,7 @@ class DuckTarget(BooksInFile):
     def apply(self, delivery: Delivery, held: Held) -> Moved:
         """Apply changes, backfill and constants, bring new columns, and store `held`, as one transaction."""
         check_columns(delivery.schema)
-        with self._transaction() as db:
+        with self._step(delivery) as db:
             delivery = self._named(db, delivery)
             known = _BOOKS.read_schema(db, delivery.dataset_id)
             if known is None:
@@ -100,7 +100,7 @@ class DuckTarget(BooksInFile):
     def mend(self, delivery: Delivery, buckets: Collection[str], volatile: Collection[str]) -> Moved:
         """Put the rows of these buckets right by the loaded version's snapshot, as one transaction (D11.5)."""
         check_columns(delivery.schema)
-        with self._transaction() as db:
+        with self._step(delivery) as db:
             delivery = self._named(db, delivery)
             moved = mend_rows(db, delivery, buckets, volatile)
             self._keep_history(db, delivery)
@@ -119,7 +119,7 @@ class DuckTarget(BooksInFile):
         self, subscription_id: str, cursor: str | None, moved: Iterable[Held], last_event: str | None = None
     ) -> None:
         """Store the cursor together with the datasets whose state changed without rows, as one transaction."""
-        with self._transaction() as db:
+        with self.file.opened() as db, self._transaction(db):
             for held in moved:
                 _BOOKS.write_dataset(db, held, {})
             names = _BOOKS.names(db, self.table_name)
@@ -127,7 +127,7 @@ class DuckTarget(BooksInFile):
 
     def note(self, infos: Mapping[str, DatasetInfo]) -> None:
         """Store what the API says of datasets that are in the target already."""
-        with self._transaction() as db:
+        with self.file.opened() as db, self._transaction(db):
             for dataset_id, info in infos.items():
                 _BOOKS.update_dataset(db, dataset_id, asdict(info))
 
@@ -163,20 +163,31 @@ class DuckTarget(BooksInFile):
         history.keep(columns, delivery.version, self.now())
 
     @contextmanager
-    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _step(self, delivery: Delivery) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open the file for a dataset's step, as one transaction."""
         with self.file.opened() as db:
-            _BOOKS.ensure_layout(db)
-            self.reach("sync.opened")
-            db.execute("BEGIN")
             try:
-                yield db
-                self.reach("sync.before_commit")
-                db.execute("COMMIT")
-            except BaseException:
-                with _ended():
-                    db.execute("ROLLBACK")
+                with self._transaction(db):
+                    yield db
+            except duckdb.Error as error:
+                if (blocked := kept_apart(db, self._named(db, delivery).table, error)) is not None:
+                    raise blocked from error
                 raise
-            self.reach("sync.after_commit")
+
+    @contextmanager
+    def _transaction(self, db: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        _BOOKS.ensure_layout(db)
+        self.reach("sync.opened")
+        db.execute("BEGIN")
+        try:
+            yield
+            self.reach("sync.before_commit")
+            db.execute("COMMIT")
+        except BaseException:
+            with _ended():
+                db.execute("ROLLBACK")
+            raise
+        self.reach("sync.after_commit")
 
 
 def _told(info: DatasetInfo | None) -> dict[str, Any]:
