@@ -26,6 +26,7 @@ from ploti.sync.target import (
     SyncError,
     Target,
     TargetState,
+    command,
     reach_nothing,
     user_column,
 )
@@ -122,7 +123,7 @@ def sync(
         cursor = _follow(run, state.cursor or _first_load(run))
         _refresh_infos(run, cursor)
         if unknown := sorted({*datasets, *choices} - run.held.keys()):
-            raise SyncError(f"The subscription has no dataset {unknown[0]}: `ploti sync status` lists those it has.")
+            raise SyncError(f"The subscription has no dataset {unknown[0]}: {command('status')} lists those it has.")
         report = _report(run, cursor)
         if not report.behind:
             fetching.drop_all()
@@ -148,7 +149,7 @@ def resync(
         state = target.state()
         held = state.datasets.get(dataset_id)
         if held is None or state.subscription_id is None or not held.followed:
-            raise SyncError(f"{dataset_id} is not followed here: `ploti sync status` lists what is.")
+            raise SyncError(f"{dataset_id} is not followed here: {command('status')} lists what is.")
         run = Run(
             client, state.subscription_id, target, fetching, "apply", dict(state.datasets), (), columns,
             asks_for_ids=True,
