@@ -1,8 +1,11 @@
 """The SDK reaches every address of the API with every parameter: a route or a parameter more is missed here."""
 
+from contextlib import suppress
+
 import httpx2
 
 import ploti
+from ploti.errors import BadAnswer
 
 DATASET, SUB, WH = "/v1/feeds/datasets/{dataset}", "/v1/feeds/subscriptions/{subscription}", "/v1/webhooks/{webhook}"
 PAGE = {"limit": 1, "cursor": "c"}
@@ -62,7 +65,8 @@ def test_the_sdk_reaches_every_address_with_every_parameter(served):
     assert described.keys() == CALLS.keys() | BY_LINK
     with ploti.Client("ploti_key", "http://api.example", transport=httpx2.MockTransport(answer)) as client:
         for call in CALLS.values():
-            call(client)
+            with suppress(BadAnswer):
+                call(client)
     expected = [
         (method, path.format(**IDS), set() if (method, path) in IN_BODY else described[method, path])
         for method, path in CALLS

@@ -480,6 +480,14 @@ def test_a_server_that_is_not_there_is_told_soon(fake, capsys, monkeypatch, line
     assert time.monotonic() - started < 5
 
 
+@pytest.fixture
+def hang_ups_heard():
+    """Let commands hear that the terminal went, also where the tests themselves run without one."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def stopped_at(fake, path, number, line, more=None):
     """Send a signal to a command that waits for an answer: what it said, and its exit code."""
     command = [sys.executable, "-m", "ploti.cli", *line.split()]
@@ -494,6 +502,7 @@ def stopped_at(fake, path, number, line, more=None):
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGHUP, -signal.SIGHUP), (signal.SIGINT, 130)]
 )
+@pytest.mark.usefixtures("hang_ups_heard")
 def test_an_export_that_is_stopped_leaves_nothing_behind(fake, tmp_path, number, code):
     fake.delay_next("part-0000", 20)
     (tmp_path / "tmp").mkdir()
@@ -516,6 +525,7 @@ def test_ctrl_c_is_heard_while_the_command_is_loaded():
     ("number", "code", "told"),
     [(signal.SIGTERM, -signal.SIGTERM, ""), (signal.SIGHUP, -signal.SIGHUP, ""), (signal.SIGINT, 130, "Stopped.\n")],
 )
+@pytest.mark.usefixtures("hang_ups_heard")
 def test_a_signal_ends_a_command_while_duckdb_carries_out_a_query(number, code, told):
     """As the load of a large version: DuckDB makes an error of its own of what a signal raises."""
     querying = (
