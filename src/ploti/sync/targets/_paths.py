@@ -1,5 +1,7 @@
 """The file or folder that a target's address names (D11.1)."""
 
+import stat
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -21,9 +23,19 @@ def path_in(url: str, kind: str, example: str) -> Path:
     try:
         if kind == "file" and path.is_dir():
             raise TargetUnusable(f"{path} is a folder: name a file in it, as {parts.scheme}:///{path / example}")
-        folders = [each for each in (path, *path.parents)[kind == "file" :] if each.exists()]
-        if folders and not folders[0].is_dir():
-            raise TargetUnusable(f"{folders[0]} is a file: name another {kind}, as {parts.scheme}:///{example}")
+        for folder in (path, *path.parents)[kind == "file" :]:
+            if (mode := _mode(folder)) is None:
+                continue
+            if not stat.S_ISDIR(mode):
+                raise TargetUnusable(f"{folder} is a file: name another {kind}, as {parts.scheme}:///{example}")
+            break
         return path.resolve() if path.is_symlink() else path
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links before Python 3.13
         raise TargetUnusable(f"{url!r} names no {kind}: {error}") from error
+
+
+def _mode(path: Path) -> int | None:
+    """Give what a path is; None where nothing is there, or something above it is no folder."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return path.stat().st_mode
+    return None
